@@ -68,14 +68,12 @@ def local(jobs: int, threads: int = 1, processes: bool = False) -> Iterator[Work
     if processes:
         context = multiprocessing.get_context("forkserver")  # CUDA does not work in a fork of a process that has used it
         context.set_forkserver_preload(["phrase_rescore.annotation.annotator"])  # torch, once for all
-        executor = ProcessPoolExecutor(jobs, context, _start_process, (threads,))
-        workers = Workers(executor.submit, 2 * jobs, f"{jobs} x {threads} processes")
+        executor, in_flight, kind = ProcessPoolExecutor(jobs, context, _start_process, (threads,)), 2 * jobs, "processes"
     else:  # all share one model, and spend most of a block's time outside Python's lock
-        executor = ThreadPoolExecutor(jobs)
-        workers = Workers(executor.submit, jobs + 2, f"{jobs} x {threads} threads")
+        executor, in_flight, kind = ThreadPoolExecutor(jobs), jobs + 2, "threads"
     try:
         with no_cycle_collection():
-            yield workers
+            yield Workers(executor.submit, in_flight, f"{jobs} x {threads} {kind}")
     except BaseException as error:
         executor.shutdown(wait=not isinstance(error, KeyboardInterrupt), cancel_futures=True)
         raise
@@ -99,8 +97,7 @@ def in_order(executor: Workers | Cluster, function: Callable[..., T], blocks: It
 def first_valid_rows(blocks: Iterator[Block], table: str, drops: bool = False) -> tuple[list[TableRow], Iterator[Block]]:
     """Return the first valid rows, whose number of scores every row must have, and the whole stream.
 
-    Raises InputError if the first 100 are those of another kind of file, if the first row (where bad rows are dropped: all of
-    the first 100,000) is bad, or if there is none.
+    Raises InputError for another kind of file, without rows, for a bad first row or, if it ``drops``, no good one of 100,000.
     """
     ahead, blocks = read_ahead(blocks, JUDGED)
     kind = kind_of_file([row for block in ahead for row in block.rows()])
@@ -150,8 +147,7 @@ def gzip_level_of(out: str, level: str = GZIP_LEVEL) -> str | None:
 def strip(table: str, out: str, columns: int | None, on_read: Progress | None, force: bool) -> tuple[int, list[str]]:
     """Write the table without the last ``columns``, or those of annotate. Return the number of rows and the columns' names.
 
-    Raises OptionError for columns of the table's own, unless ``force`` takes them, InputError for a bad row, for other numbers
-    of scores than the first row's, and if no score would be left.
+    Raises OptionError for columns of the table's own unless ``force`` takes them, InputError for a bad row or if none is left.
     """
     check_outputs([table], out)
     name, gzip_level = display_name(table), gzip_level_of(out)
@@ -166,9 +162,7 @@ def strip(table: str, out: str, columns: int | None, on_read: Progress | None, f
             found = f"{counted(n_scores, 'score column')}; removing {last} would leave none"
             raise InputError(name, found, "give a smaller --columns", 1)
         if columns and not force:
-            what = f"--columns {last} would remove scores of the table's own"
-            check_own(table, first, last, f"{what}: leave it out, or add --force")
-        removed = [f"{column.number} ({column.name})" for column in known.columns[-last:]]
+            check_own(table, first, last, "--columns", "--force")
 
         def stripped(*block: Any) -> tuple[bytes, int]:
             rows = parse_block(Block(*block), n_scores)
@@ -179,4 +173,4 @@ def strip(table: str, out: str, columns: int | None, on_read: Progress | None, f
 
         for _, (data, rows) in in_order(executor, stripped, blocks):
             output.write(data, rows)
-    return output.rows, removed
+    return output.rows, [f"{column.number} ({column.name})" for column in known.columns[-last:]]

@@ -21,8 +21,7 @@ from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import check_one_stream, check_outputs, is_stream
 from phrase_rescore.files.row_outputs import DroppedRows, ResumableOutput, RowOutput, row_output
 from phrase_rescore.files.score_files import ScoreFiles
-from phrase_rescore.moses.columns import TableColumns, check_own
-from phrase_rescore.moses.sidecar import AddedColumn, format_sidecar, sidecar_path
+from phrase_rescore.moses.columns import AddedColumn, TableColumns, check_own, format_sidecar, sidecar_path
 from phrase_rescore.moses.table import TableRow
 from phrase_rescore.ranges import TABLE_ROWS, check
 from phrase_rescore.rnn.checkpoint import SIDES
@@ -224,8 +223,7 @@ def _check_columns(table: str, first: Sequence[TableRow], options: AnnotateOptio
     if (replaced := options.columns.replace) and options.replace_any:
         return []
     if replaced:
-        what = f"--replace {replaced} would remove scores of the table's own"
-        check_own(table, first, replaced, f"{what}: leave it out, or add --replace-any")
+        check_own(table, first, replaced, "--replace", "--replace-any")
     columns = TableColumns.of(table, first)
     if not replaced and not options.again and (added := columns.last_added()):
         which = (" and " if len(added) < 3 else " to ").join(str(column.number) for column in added[:: max(1, len(added) - 1)])

@@ -200,7 +200,7 @@ def _rows_or_path(text: str) -> float | str:
 
 def _sidecar_of(table: str, values: Mapping[str, Any]) -> Iterator[Use]:
     """Yield the description of an annotated table's columns, which is read if it is there."""
-    from phrase_rescore.moses.sidecar import sidecar_path
+    from phrase_rescore.moses.columns import sidecar_path
 
     if os.path.isfile(sidecar := sidecar_path(table)):
         yield Use("the table's sidecar", sidecar, Role.READ)

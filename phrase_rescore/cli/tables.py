@@ -12,8 +12,7 @@ from phrase_rescore.cli import options
 from phrase_rescore.cli.options import FILE, TEXT, PathName, flag, option
 from phrase_rescore.files.outputs import GZIP_LEVELS
 from phrase_rescore.files.paths import Role, Use, is_stream, partial_of
-from phrase_rescore.moses.columns import FEATURES
-from phrase_rescore.moses.sidecar import sidecar_path
+from phrase_rescore.moses.columns import FEATURES, sidecar_path
 from phrase_rescore.ranges import BLOCK_ROWS, COLUMNS, JOBS, REPLACED, THREADS
 from phrase_rescore.runtime import PRECISIONS
 

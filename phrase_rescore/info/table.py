@@ -13,7 +13,7 @@ from phrase_rescore.data.vocabulary import coverage
 from phrase_rescore.errors import Progress, RescoreError, counted
 from phrase_rescore.info.faults import FAULTS
 from phrase_rescore.info.survey import RowCount, Survey, SurveyedSide, survey_table
-from phrase_rescore.moses.sidecar import AddedColumn, read_sidecar
+from phrase_rescore.moses.columns import AddedColumn, read_sidecar
 from phrase_rescore.runtime import keep_freed_memory
 
 _LABEL = 13  # characters before a text

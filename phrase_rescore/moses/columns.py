@@ -1,17 +1,18 @@
-"""The score columns of a phrase table: those that models add, and those that a table has."""
+"""The score columns of a phrase table: those that models add, which its sidecar lists, and those that it has."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
-from phrase_rescore.errors import InputError, OptionError, RowError, counted, shown
+from phrase_rescore.errors import InputError, OptionError, RowError, counted, printable, shown
 from phrase_rescore.files.inputs import display_name, open_input, open_plain, read_rows
-from phrase_rescore.moses.sidecar import GIVEN, AddedColumn, read_sidecar, sidecar_path
 from phrase_rescore.moses.table import TableRow, parse_row
 from phrase_rescore.ranges import DIGITS, REPLACED, Checked, ranged
 
@@ -26,6 +27,8 @@ RANGE_ROWS = 10_000  # from which moses-ini takes the ranges of a table's column
 MIN_P = 1.2e-38  # just above the smallest normal 32-bit float: below it consumers differ
 MIN_LOG_P = math.log(MIN_P)  # -87.3
 MAX_COUNT = 88  # exp(89) overflows a 32-bit float
+GIVEN = "given_score"  # the feature of a column whose scores came from a file; its model is the name of the file
+_MOST_COLUMNS = 10**6  # no column has a larger number; one in a damaged file may have thousands of digits
 _OF_MOSES = ("φ(s|t)", "lex(s|t)", "φ(t|s)", "lex(t|s)")  # phrase-extract/consolidate-main.cpp
 
 
@@ -40,11 +43,7 @@ class ColumnFormat(Checked):
     replace: int = ranged(0, REPLACED)  # last score columns to drop first
 
     def count(self, n: int) -> bytes:
-        """Write the column of a number of unknown words.
-
-        >>> ColumnFormat().count(0), ColumnFormat().count(2), ColumnFormat(scale="log").count(2)
-        (b'1', b'7.389056', b'2')
-        """
+        """Write the column of a number of unknown words: exp of it, or with ``log`` itself."""
         return b"%d" % n if self.scale == "log" else b"%.*g" % (self.digits, math.exp(min(n, MAX_COUNT)))
 
     def columns(self, log_p: NDArray[np.float64], unknown: Sequence[int]) -> list[bytes]:
@@ -69,6 +68,74 @@ class ColumnFormat(Checked):
         """Write a score of another origin, with the blank before it, from its natural logarithm."""
         value = log_score if self.scale == "log" else math.exp(min(max(log_score, MIN_LOG_P), MAX_COUNT))
         return b" %.*g" % (self.digits, value)
+
+
+@dataclass(frozen=True)
+class AddedColumn:
+    """A column that a model added, as the sidecar of ``annotate`` lists it."""
+
+    column: int  # from 1
+    feature: str
+    model: str  # its signature
+    unit: str
+
+
+def sidecar_path(table: str) -> str:
+    """Name the file where annotate says what it added to a table."""
+    return f"{table}.columns.json"
+
+
+def format_sidecar(
+    form: ColumnFormat, n_scores: int, models: Sequence[tuple[str, tuple[str, str]]], table: str | None = None, rows: int = 0,
+    before: Sequence[AddedColumn] = (), scores: Sequence[str] = (),
+) -> str:  # fmt: skip
+    """Write the sidecar, as JSON, of a table whose rows had ``n_scores`` scores before its columns were added.
+
+    ``models``: signature, and the sides read and predicted. ``table``: the file of its ``rows`` rows, None for a stream.
+    ``before``: columns that models had added before; those that were not replaced are listed too. ``scores``: files of scores.
+    """
+    of_p, of_n = ("probability: exp of the ", "exp of the ") if form.scale == "exp" else ("", "")
+    n_before, added = n_scores - form.replace, list[tuple[str, str, str]]()  # feature, model, unit
+    for signature, (read, predicted) in models:
+        side = {"output": predicted, "input": read, "both": "source and target"}[form.unknown_side]
+        meanings = {
+            "score": ("log_prob", signature, f"{of_p}natural log p({predicted} | {read}), EOS included"),
+            "count": ("unknown_words", signature, f"{of_n}number of {side} words unknown to the model"),
+        }
+        added += [meanings[feature] for feature in form.features]
+    added += [(GIVEN, os.path.basename(path), f"{of_p}natural log") for path in scores]
+    columns = [column for column in before if column.column <= n_before]
+    columns += [AddedColumn(number, *column) for number, column in enumerate(added, n_before + 1)]
+    described = {} if table is None else {"table": {"rows": rows, "head": _head(table)}}
+    return json.dumps({"format_version": 1, **described, "columns": list(map(asdict, columns))}, indent=2) + "\n"
+
+
+def _head(path: str) -> str:
+    """Return a digest of the first MiB of a table's text, compressed or not, by which its sidecar recognizes it."""
+    with open_input(path) as stream:
+        return hashlib.blake2b(stream.read(1 << 20), digest_size=16).hexdigest()
+
+
+def read_sidecar(table: str) -> list[AddedColumn] | None:
+    """Read the columns that models added from ``TABLE.columns.json``; None without it. Raises InputError if it is not fit."""
+    path = sidecar_path(table)
+    if table == "-" or not os.path.isfile(path):
+        return None
+    try:
+        with open_plain(path) as stream:
+            sidecar = json.load(stream)
+        if sidecar["format_version"] != 1 or any(abs(column["column"]) > _MOST_COLUMNS for column in sidecar["columns"]):
+            raise ValueError
+        if "table" in sidecar and os.path.isfile(table) and sidecar["table"]["head"] != _head(table):
+            hint = 'delete it; if the table was only sorted or filtered, delete the entry "table" in it'
+            raise InputError(path, f"belongs to another table than {display_name(table)}", hint)
+        return [
+            AddedColumn(int(column["column"]), *(printable(str(column[name]), 1000) for name in ("feature", "model", "unit")))
+            for column in sidecar["columns"]
+        ]
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        hint = "delete it, or annotate the table again"
+        raise InputError(path, "is not a list of columns that annotate wrote", hint) from None
 
 
 def _looks_like(name: str, scale: str, x: float) -> bool:
@@ -96,8 +163,8 @@ def looks_annotated(rows: Sequence[TableRow], last: int = 2, features: Sequence[
     return any(len(set(values)) > 1 for values in counts) or rows[0].n_scores - last >= len(_OF_MOSES)
 
 
-def check_own(table: str, rows: Sequence[TableRow], last: int, remedy: str) -> None:
-    """Raise OptionError, with the remedy, if annotate did not write the ``last`` columns, by the sidecar or their looks."""
+def check_own(table: str, rows: Sequence[TableRow], last: int, option: str, force: str) -> None:
+    """Raise OptionError if annotate did not write the ``last`` columns, which an option removes, by sidecar or looks."""
     n = rows[0].n_scores
     if (added := read_sidecar(table)) is not None:
         foreign = sorted(set(range(n - last + 1, n + 1)) - {column.column for column in added})
@@ -107,7 +174,8 @@ def check_own(table: str, rows: Sequence[TableRow], last: int, remedy: str) -> N
         looks = any(looks_annotated(rows, last, features) for features in (FEATURES, *zip(FEATURES)))
         found = "" if looks else f"{what} not look like what annotate writes"
     if found:
-        raise OptionError(f"{display_name(table)}: {found}; {remedy}")
+        hint = f"{option} {last} would remove scores of the table's own: leave it out, or add {force}"
+        raise OptionError(f"{display_name(table)}: {found}; {hint}")
 
 
 @dataclass(frozen=True)
@@ -182,14 +250,14 @@ class TableColumns:
         guessed = added is None and looks_annotated(rows[:JUDGED_ROWS])
         if guessed:
             of_p, of_n = ("", "") if ranges[n - 2][1] <= 0 else ("probability", "exp")
-            models = 1
-            while looks_annotated(rows[:JUDGED_ROWS], 2 * models + 2):
-                low, high = ranges[n - 2 * models - 1]  # of the count that may be one more model's
-                if low == high and n - 2 * models < len(_OF_MOSES) + 2:
+            own = n - 2  # columns before those of models
+            while looks_annotated(rows[:JUDGED_ROWS], n - own + 2):
+                low, high = ranges[own - 1]  # of the count that may be one more model's
+                if low == high and own < len(_OF_MOSES) + 2:
                     break
-                models += 1
+                own -= 2
             added = list[AddedColumn]()
-            for i in range(n - 2 * models + 1, n, 2):
+            for i in range(own + 1, n, 2):
                 added += AddedColumn(i, "log_prob", "", of_p), AddedColumn(i + 1, "unknown_words", "", of_n)
         by_number = {column.column: column for column in added or ()}
         if beyond := [number for number in by_number if not 1 <= number <= n]:
@@ -210,8 +278,7 @@ class TableColumns:
 
     def last_added(self) -> list[ScoreColumn]:
         """Return the columns at the end that models added."""
-        kept = max((column.number for column in self.columns if not column.feature), default=1)  # one at least
-        return list(self.columns[kept:])
+        return list(self.columns[max((column.number for column in self.columns if not column.feature), default=1) :])
 
     def phi(self, number: int | None = None, inverse: bool = False) -> ScoreColumn:
         """Return the column of φ(target | source): of this number, else the third before those of models, the last of fewer.
@@ -221,9 +288,9 @@ class TableColumns:
         name, own = display_name(self.table), [column for column in self.columns if not column.feature]
         if number is not None and number > len(self):
             raise OptionError(f"--phi-column {number}: {name} has {counted(len(self), 'score column')}")
-        if not own or (number is not None and self.columns[number - 1] not in own):
-            if not own:
-                raise OptionError(f"{name}: all score columns are a model's; give a table that has φ")
+        if not own:
+            raise OptionError(f"{name}: all score columns are a model's; give a table that has φ")
+        if number is not None and self.columns[number - 1] not in own:
             found = f"column {number} of {name} {'looks like' if self.guessed else 'is'} a model's"
             numbers = ", ".join(str(column.number) for column in own)
             raise OptionError(f"--phi-column {number}: {found}; give one of its own: {numbers}")

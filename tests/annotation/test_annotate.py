@@ -19,8 +19,7 @@ from moses_readers import ALL_READERS, field_count, mert_accepts
 from oracle import log_prob
 from safetensors.numpy import load_file
 
-from phrase_rescore.moses.columns import TableColumns
-from phrase_rescore.moses.sidecar import read_sidecar
+from phrase_rescore.moses.columns import TableColumns, read_sidecar
 
 ROW = b"the house ||| das haus ||| 0.5 0.25 1 6.1e-05 ||| 0-0 1-1 ||| 3 2 1 ||| |||\n"
 TABLE = (
