@@ -174,7 +174,7 @@ class Annotator:
     def __call__(self, number: int, first_row: int, data: bytes, scores: tuple[bytes, ...]) -> tuple[bytes, Statistics]:
         use_threads(self.options.threads)
         scorers = [self._scorer(model, number) for model in self.models]
-        table = self._parse(Block(number, first_row, data), [scorer.checkpoint for scorer in scorers])
+        table = self._parse(Block(number, first_row, data))
         if table.bad and not self.options.drops:
             line, _, error = table.bad[0]
             raise error.at(self.table, line)
@@ -191,20 +191,18 @@ class Annotator:
 
     def statistics_of(self, block: Block) -> Statistics:
         """Count what needs no model, its words first of all, of a block that an interrupted run has done."""
-        return self._count(self._parse(block, [checkpoint_of(model.directory) for model in self.models]))
+        return self._count(self._parse(block))
 
     def refuse_swapped(self, blocks: Sequence[Block]) -> None:
         """Raise InputError if these rows, the first ones, are of the direction other than a model's."""
         rows = [row for block in blocks for row in block.rows()]
-        some = b"\n".join(rows[:: max(1, len(rows) // JUDGED_AHEAD)])
-        checkpoints = [checkpoint_of(model.directory) for model in self.models]
-        table = self._parse(Block(0, 1, some), checkpoints)
-        for model, checkpoint in zip(self.models, checkpoints, strict=True):
-            if table.src:
-                checkpoint.refuse_swapped(self.table, table.src, table.tgt, model.directory)
+        table = self._parse(Block(0, 1, b"\n".join(rows[:: max(1, len(rows) // JUDGED_AHEAD)])))
+        for model in self.models if table.src else ():
+            checkpoint_of(model.directory).refuse_swapped(self.table, table.src, table.tgt, model.directory)
 
-    def _parse(self, block: Block, checkpoints: list[Checkpoint]) -> TableBlock:
-        return parse_block(block, self.n_scores, self.options.fix_blanks, {checkpoint.factors for checkpoint in checkpoints})
+    def _parse(self, block: Block) -> TableBlock:
+        factors = {checkpoint_of(model.directory).factors for model in self.models}
+        return parse_block(block, self.n_scores, self.options.fix_blanks, factors)
 
     def _scorer(self, model: SignedModel, block: int) -> Scorer:
         scorer = scorer_of(model.directory, self.devices[block % len(self.devices)], self.options.precision)

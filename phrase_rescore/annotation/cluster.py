@@ -68,9 +68,8 @@ def score(annotator: Annotator, version: str, *block: Any) -> tuple[bytes, Stati
     try:
         for device in annotator.devices:
             resolve_device(device)
-        models = tuple(_found(model, worker) for model in annotator.models)
         with no_cycle_collection():
-            return replace(annotator, models=models)(*block)
+            return replace(annotator, models=tuple(_found(model, worker) for model in annotator.models))(*block)
     except (MemoryError, RuntimeError, OSError) as error:
         if not lacks_memory(error) and not isinstance(error, OSError):
             raise

@@ -1,15 +1,12 @@
 """Outputs of the decoder: hypotheses with the phrases that they consist of, n-best lists, and what is added to these.
 
-``moses -t`` writes ``target phrase |first-last| …``, in target order; the numbers are those of source words, from 0
-(``moses/Manager.cpp``). ``-tt`` adds scores within the bars and ``|lm=(…)|`` before the line, ``-print-alignment-info`` adds
+``moses -t`` writes ``target phrase |first-last| …``, in target order, with numbers of source words from 0
+(``moses/Manager.cpp``); ``-tt`` adds scores within the bars and ``|lm=(…)|`` before the line, ``-print-alignment-info``
 ``||| 0-0 1-1`` after it. An n-best list has the same in its second field, or spans ``first-last=first-last`` (source = target)
-in its fifth.
-
-An entry of an n-best list is ``id ||| hypothesis ||| Name= v v Other= v ||| total [||| segmentation] [||| alignment]
-[||| source]`` (``OutputNBest``). Entries of a segment stand together, ids from 0 upwards. A label is followed by one value for
-each weight. The weight of a sparse feature, whose label has an underscore, is 0 where none is given. mert-moses.pl takes labels
-of letters and digits, and values without ``inf``, ``nan`` and ``e+``. Marian writes alignment and word scores before the
-features: ``id ||| hypothesis ||| 0-0 1-1 ||| WordScores= v v ||| F0= v ||| total``.
+in its fifth. Its entries are ``id ||| hypothesis ||| Name= v v Other= v ||| total [||| segmentation] [||| alignment]
+[||| source]`` (``OutputNBest``), those of a segment together, ids from 0 upwards. mert-moses.pl takes labels of letters and
+digits, and values without ``inf``, ``nan`` and ``e+``. Marian writes alignment and word scores before the features:
+``id ||| hypothesis ||| 0-0 1-1 ||| WordScores= v v ||| F0= v ||| total``.
 """
 
 from __future__ import annotations
@@ -103,11 +100,10 @@ def check_cover(phrases: Derivation, source: Sequence[bytes]) -> None:
         for i in range(first, last + 1):
             taken[i] += 1
     for i, times in enumerate(taken):
-        if times > 1:
-            raise RowError(f"source word {i} ({shown(source[i])}) is in {times} phrases", _OTHER_SOURCE)
-        if not times:
-            hint = f"{_OTHER_SOURCE} (-drop-unknown leaves words out: run moses without it)"
-            raise RowError(f"source word {i} ({shown(source[i])}) is in no phrase", hint)
+        if times != 1:
+            found = f"{times} phrases" if times else "no phrase"
+            hint = _OTHER_SOURCE + ("" if times else " (-drop-unknown leaves words out: run moses without it)")
+            raise RowError(f"source word {i} ({shown(source[i])}) is in {found}", hint)
 
 
 def read_derivations(path: str, sources: Sequence[Sequence[bytes]], of: str) -> list[Derivation]:

@@ -7,7 +7,6 @@ the lines below it: in ``[feature]`` an implementation and ``key=value`` words, 
 import math
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -197,21 +196,21 @@ class Ini:
 
     def weight_lines(self, feature: Feature) -> tuple[IniLine, ...]:
         """Find the last line of a feature's weights, which Moses takes, and those of alternate settings. Raises InputError."""
-        n, named = feature.n_columns, [line for line in self.lines if line.words[0][:-1] == feature.name]
-        own = [line for section in (b"weight-add", b"weight") for line in named if line.section == section]
+        n, name = feature.n_columns, feature.name
+        own = [line for line in self.of(b"weight-add", b"weight") if line.words[0][:-1] == name]
         for line in self.of(b"weight-overwrite"):
-            if feature.name + b"=" in line.words:
+            if name + b"=" in line.words:
                 hint = "move them into [weight]; Moses takes them in place of those"
                 raise self.error(f"weights of {feature} in [weight-overwrite]", hint, line)
         if not own:
             example = f"'{feature}= w w …'" if n > 1 else f"'{feature}= w'"
             for line in self.of(b"weight"):
-                if re.match(re.escape(feature.name) + rb"[ \t]*=", line.text):
+                if re.match(re.escape(name) + rb"[ \t]*=", line.text):
                     hint = f"glue '=' to the name, with a blank after it: {example}"
                     raise self.error(f"{shown(line.text)} is not a weight of {feature}", hint, line)
             hint = f"Moses would take 1 for every column: write {example} with {counted(n, 'weight')} below [weight]"
             raise self.error(f"no weight of {feature} in [weight]", hint)
-        taken = (own[-1], *(line for line in named if line.section == b"alternate-weight-setting"))
+        taken = (own[-1], *(line for line in self.of(b"alternate-weight-setting") if line.words[0][:-1] == name))
         for line in taken:
             if (n_weights := len(line.words) - 1) != n:
                 found = f"{feature} has {counted(n_weights, 'weight')} but num-features={n} (line {feature.line.number})"
@@ -241,32 +240,29 @@ def _line_of_weights(line: IniLine, where: str) -> tuple[bytes, list[float]]:
     return name.removesuffix(b"="), values
 
 
-def _sparse_weights(line: IniLine, ini: Ini) -> Iterator[tuple[bytes, list[float]]]:
-    """Yield the weights of the file that a line of ``[weight-file]`` names, of labels with an underscore."""
-    named = os.fsdecode(line.text)
-    path = next(filter(os.path.exists, (named, os.path.join(os.path.dirname(ini.where), named))), None)
-    if path is None:
-        hint = "write its whole path (Moses looks in the working directory, rescore beside the ini too)"
-        raise ini.error(f"no file {printable(line.text)}, which [weight-file] names", hint, line)
-    for number, row in enumerate(Ini.read(path).text.split(b"\n"), 1):  # moses/FeatureVector.cpp, FVector::load
-        if row[:1] != b"#" and (parts := words(text := row.strip(BLANKS_AND_CR))):
-            name, values = _line_of_weights(IniLine(number, line.section, text, parts), path)
-            if b"_" in name:
-                yield name, values
-
-
 def read_weights(path: str) -> dict[bytes, list[float]]:
     """Return the weights of an ini by name: those of ``[weight]``, and sparse ones of the file that ``[weight-file]`` names.
 
-    Raises InputError for a bad weight, for sections of weights that Moses has for tuning, and without any weight.
+    Of that file labels with an underscore count. Raises InputError for a bad weight, a section for tuning, and no weight.
     """
     ini = Ini.read(path)
     files = ini.of(b"weight-file")
     if files[1:]:
         raise ini.error("a second file in [weight-file]", "Moses reads the first alone: leave one", files[1])
-    weights = dict(_sparse_weights(files[0], ini)) if files else {}
-    later = ini.of(b"weight-add", b"weight")  # the later one is taken (moses/Parameter.cpp)
-    weights.update(_line_of_weights(line, ini.where) for line in later)
+    weights = dict[bytes, list[float]]()
+    for line in files:
+        named = os.fsdecode(line.text)
+        path = next(filter(os.path.exists, (named, os.path.join(os.path.dirname(ini.where), named))), "")
+        if not path:
+            hint = "write its whole path (Moses looks in the working directory, rescore beside the ini too)"
+            raise ini.error(f"no file {printable(line.text)}, which [weight-file] names", hint, line)
+        for number, row in enumerate(Ini.read(path).text.split(b"\n"), 1):  # moses/FeatureVector.cpp, FVector::load
+            if row[:1] != b"#" and (parts := words(text := row.strip(BLANKS_AND_CR))):
+                name, values = _line_of_weights(IniLine(number, line.section, text, parts), path)
+                if b"_" in name:
+                    weights[name] = values
+    # the later one is taken (moses/Parameter.cpp)
+    weights.update(_line_of_weights(line, ini.where) for line in ini.of(b"weight-add", b"weight"))
     for line in ini.lines:
         if line.section in (b"weight-overwrite", b"alternate-weight-setting"):
             raise ini.error(f"weights in [{printable(line.section)}]", "move them into [weight]", line)

@@ -115,8 +115,7 @@ def _check_added(there: TableColumns, table: Feature, own_columns: bool, where: 
     new, before, found = columns[n_old:], f"{table} has num-features={n_old}", ""
     hint = f"is {where} of another table? If you added the columns, add --own-columns"
     if len(columns) < n_old or not (new or any(column.feature for column in columns)):
-        none = "" if len(columns) < n_old else ", none from a model"
-        found = f"{counted(len(columns), 'score column')}{none}, but {before}"
+        found = f"{counted(len(columns), 'score column')}{'' if len(columns) < n_old else ', none from a model'}, but {before}"
         hint = "pass the table that annotate wrote"
     elif not own_columns and there.guessed:  # all pairs of a score and a count look as those of a model do
         pairs = list(zip(new[::2], new[1::2], strict=False))
@@ -168,9 +167,8 @@ def _for_table(
         changes.append(f"path {os.fsdecode(old.path)} -> {os.fsdecode(new_path)}")
     said.append(f"{old}: {', '.join(changes)}")
     for group, starts in groups:
-        wider = group.n_columns + len(starts) * len(values)
         weights = f"new weights {b' '.join(values).decode()} after those of {old}"
-        said.append(f"{group}: num-features {group.n_columns} -> {wider}, {weights}")
+        said.append(f"{group}: num-features {group.n_columns} -> {group.n_columns + len(starts) * len(values)}, {weights}")
     said += [*([] if keep_relative else _relative_paths(ini, old)), *hints(old, there.columns, tuned)]
     return Ini(after, ini.where), said
 

@@ -4,9 +4,6 @@
 Moses finds the separator as a raw substring (``TM/RuleTable/LoaderStandard.cpp``), and neighbouring empty fields share a
 blank (``... ||| 1 1 1 ||| |||``). So a row is cut at ``|||`` itself and never at ``" ||| "``. Blanks are the ASCII space and
 tab. Nothing else separates words: ``str.split`` would also cut at U+0085, U+00A0, U+2028 and their kin.
-
-``plain_row`` recognizes valid rows with the layout that Moses writes, which are nearly all. ``parse_block`` cuts blocks of rows
-by it, in a fraction of the time of row by row. ``parse_row`` takes any row, and it alone says what is wrong with one.
 """
 
 from __future__ import annotations
@@ -44,11 +41,7 @@ _SCORES = re.compile(rb"[ \t]*+%b(?:[ \t]++%b)*+[ \t\r]*+" % (NUMBER, NUMBER))
 
 
 def split_fields(row: bytes, limit: int = -1) -> list[bytes]:
-    """Cut a row into its fields, with the blanks around them; what follows the first ``limit`` stays in one piece.
-
-    >>> split_fields(b"a ||| b ||| 0.5 ||| 0-0 ||| 1 1 1", limit=3)
-    [b'a ', b' b ', b' 0.5 ', b' 0-0 ||| 1 1 1']
-    """
+    """Cut a row into its fields, with the blanks around them; what follows the first ``limit`` stays in one piece."""
     return row.split(SEPARATOR, limit)
 
 
@@ -194,11 +187,7 @@ def plain_row(n_scores: int) -> re.Pattern[bytes]:
 
 
 def cut_after_scores(fields: list[bytes]) -> tuple[bytes, bytes]:
-    """Cut the row that has these fields after its last score.
-
-    >>> cut_after_scores([b"a ", b" b ", b" 0.5 ", b" 0-0 ||| 1 1 1"])
-    (b'a ||| b ||| 0.5', b' ||| 0-0 ||| 1 1 1')
-    """
+    """Cut the row that has these fields after its last score."""
     scores = fields[2].rstrip(BLANKS_AND_CR)
     return SEPARATOR.join((*fields[:2], scores)), SEPARATOR.join((fields[2][len(scores) :], *fields[3:]))
 
@@ -209,11 +198,7 @@ def has_irregular_blanks(scores: bytes) -> bool:
 
 
 def with_single_blanks(scores: bytes) -> bytes:
-    """Write the score field with one blank between scores and at most one at either end; a CR at the end stays.
-
-    >>> with_single_blanks(b"  0.5\\t0.25  ")
-    b' 0.5 0.25 '
-    """
+    """Write the score field with one blank between scores and at most one at either end; a CR at the end stays."""
     body = scores.rstrip(BLANKS_AND_CR)
     end = (b" " if scores[len(body) :].strip(b"\r") else b"") + b"\r" * scores[len(body) :].count(b"\r")
     return (b" " if body[:1] in (b" ", b"\t") else b"") + b" ".join(words(body)) + end
