@@ -1,4 +1,4 @@
-"""Input as bytes, decompressed by its content; its rows one at a time, a few at a time, and in blocks, the unit of work."""
+"""Input as bytes, decompressed by its content; its rows one at a time, and in blocks, the unit of work."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -160,19 +160,6 @@ def read_rows(stream: io.BufferedReader) -> Iterator[bytes]:
         if len(row) > LONGEST_ROW:
             raise _too_long(stream, number)
         yield row
-
-
-def batches(rows: Iterable[bytes], most: int) -> Iterator[list[bytes]]:
-    """Yield rows in lists of ``most``, or of fewer that come to BLOCK_BYTES. Where a list ends depends on the rows alone."""
-    taken, size = list[bytes](), 0
-    for row in rows:
-        taken.append(row)
-        size += len(row)
-        if len(taken) == most or size >= BLOCK_BYTES:
-            yield taken
-            taken, size = [], 0
-    if taken:
-        yield taken
 
 
 def read_blocks(stream: io.BufferedReader, rows: int) -> Iterator[Block]:

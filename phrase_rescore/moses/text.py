@@ -7,7 +7,7 @@ from itertools import dropwhile
 from typing import TypeVar
 
 from phrase_rescore.errors import RowError, counted, in_one_line, shown
-from phrase_rescore.files.inputs import batches
+from phrase_rescore.files.inputs import BLOCK_BYTES
 from phrase_rescore.moses.table import SEPARATOR, WHOLE, Factors, check_factor, phrase_pair, phrase_words, split_fields, words
 
 _ENTITIES = {  # & is escaped first and unescaped last
@@ -157,16 +157,18 @@ class PairReader:
 
 
 def parsed_lines(lines: Iterable[bytes], parse: Callable[[bytes], T], name: str, at_once: int) -> Iterator[list[T]]:
-    """Yield what ``parse`` makes of lines, ``at_once`` at a time. Raises InputError where that raises RowError."""
-    number = 0
-    for some in batches(lines, at_once):
-        done = list[T]()
+    """Yield what ``parse`` makes of ``at_once`` lines, or fewer of BLOCK_BYTES. Raises InputError for its RowError."""
+    done, size = list[T](), 0
+    for number, line in enumerate(lines, 1):
         try:
-            for line in some:
-                number += 1
-                done.append(parse(line))
+            done.append(parse(line))
         except RowError as error:
             if done:
                 yield done
             raise error.at(name, number) from None
+        size += len(line)
+        if len(done) == at_once or size >= BLOCK_BYTES:
+            yield done
+            done, size = [], 0
+    if done:
         yield done

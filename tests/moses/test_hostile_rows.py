@@ -18,7 +18,8 @@ from safetensors.numpy import load_file
 
 from phrase_rescore.errors import InputError
 from phrase_rescore.files import inputs
-from phrase_rescore.files.inputs import batches, open_input, read_blocks, read_rows
+from phrase_rescore.files.inputs import open_input, read_blocks, read_rows
+from phrase_rescore.moses import text
 
 GOOD = b"the house ||| das haus ||| 0.5 0.25 ||| 0-0 1-1 ||| 3 2 1 ||| |||"
 LONG = "words, more than 1,000; is a line break missing, or is this text instead of phrases?"
@@ -219,7 +220,7 @@ def test_a_block_ends_where_it_comes_to_its_bytes(tmp_path: Path) -> None:
     assert found[0] == found[1] == [
         (0, 1, 3, 33), (1, 4, 2, 1011), (2, 6, 1, 2001), (3, 7, 1, 3000), (4, 8, 3, 1001), (5, 11, 3, 14),
     ]  # fmt: skip
-    assert [len(batch) for batch in batches(rows, 1)] == [1] * len(rows)
+    assert [len(batch) for batch in text.parsed_lines(rows, bytes, "", 1)] == [1] * len(rows)
 
 
 def test_blocks_are_those_that_rows_one_by_one_would_make(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,6 +228,7 @@ def test_blocks_are_those_that_rows_one_by_one_would_make(monkeypatch: pytest.Mo
     for _ in range(2000):
         monkeypatch.setattr(inputs, "CHUNK", draw.choice([1, 2, 3, 7, 20]))
         monkeypatch.setattr(inputs, "BLOCK_BYTES", draw.choice([1, 5, 10, 17, 40]))
+        monkeypatch.setattr(text, "BLOCK_BYTES", inputs.BLOCK_BYTES)
         monkeypatch.setattr(inputs, "LONGEST_ROW", draw.choice([20, 1000]))
         rows, data = draw.randint(1, 5), b"".join(b"x" * draw.randint(0, 24) + b"\n" for _ in range(draw.randint(0, 12)))
         data += draw.choice([b"", b"the last"])
@@ -236,7 +238,8 @@ def test_blocks_are_those_that_rows_one_by_one_would_make(monkeypatch: pytest.Mo
                 found.append(tuple(block)[:3])
         first = 1
         with contextlib.suppress(InputError):
-            for number, taken in enumerate(batches(read_rows(io.BufferedReader(io.BytesIO(data))), rows)):
+            lines = read_rows(io.BufferedReader(io.BytesIO(data)))
+            for number, taken in enumerate(text.parsed_lines(lines, bytes, "", rows)):
                 expected.append((number, first, b"".join(taken)))
                 first += len(taken)
         assert found == expected
