@@ -200,7 +200,7 @@ def open_cluster(
         except TimeoutError:
             say(f"no worker yet at {name}; waiting for one")
             client.wait_for_workers(1)
-        models = tuple(SignedModel(os.path.abspath(directory), signature) for directory, signature in models)
+        models = tuple(replace(model, directory=os.path.abspath(model.directory)) for model in models)
         states = _check_workers(client, models, strict, say)
         if lacks := next((state.lacks for state in states if state.lacks), ""):
             say(f"sending the model to workers that lack it ({lacks})")
