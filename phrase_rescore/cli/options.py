@@ -272,5 +272,4 @@ digits_option = option("--digits", DIGITS, "Significant digits of the numbers, 2
 flush_option = flag(
     "--flush", "Answer every line at once, for a program that writes lines and waits.  [default: at a terminal]"
 )
-lowercase_option = flag("--lowercase", "Lower-case the typed text. Needs --tokenize.")
 quiet_option = flag("-q --quiet", "Show no progress on standard error. Warnings and errors remain.")

@@ -6,17 +6,13 @@ import click
 from cloup import option_group
 
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import FILE, TEXT, device_option, flag, lm_option, model_option, option
+from phrase_rescore.cli.options import FILE, device_option, flag, lm_option, model_option, option
 from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, TEMPERATURES, TOP_K
 
 
 @options.command(short_help="Score phrase pairs from standard input.")
 @model_option()
 @flag("--per-word", "Add a third column: the words predicted and </s>, each followed by its log p.")
-@option(
-    "--tokenize", TEXT, "Tokenize and escape typed text as Moses does for these languages: en fr.", "SOURCE TARGET", nargs=2
-)
-@options.lowercase_option
 @options.flush_option
 @options.digits_option
 @device_option("cpu")
@@ -31,7 +27,7 @@ def score(model_dir: str, **settings: Any) -> None:
     phrase-rescore score < pairs.tsv
     set -o pipefail; echo 'search ||| rechercher' | phrase-rescore score --per-word
 
-    Phrases must be tokenized as in the table, special characters escaped (&apos; &#91;), unless --tokenize does it.
+    Phrases must be tokenized as in the table, special characters escaped (&apos; &#91;), as Moses' tokenizer.perl does.
     """
     from phrase_rescore.api import score
     from phrase_rescore.cli.terminal import warn, write_out
@@ -69,9 +65,7 @@ def score_lm(text: str, lm: str, **settings: Any) -> None:
     "Most used",
     model_option(),
     option("-n --number", HYPOTHESES, "Hypotheses for each source.", default=10),
-    option("--tokenize", TEXT, "Tokenize and escape typed text as Moses does for this language: en.", "LANG"),
 )
-@option_group("Sources", options.lowercase_option, options.flush_option)
 @option_group(
     "Search",
     option("--beam", BEAMS, "The beam size.  [default: the larger of 10 and --number]"),
@@ -82,7 +76,7 @@ def score_lm(text: str, lm: str, **settings: Any) -> None:
     option("--top-k", TOP_K, "Draw only from the K most probable words. Needs --random.  [default: all]", "K"),
     option("--seed", SEEDS, "The seed of --random.", default=1),
 )
-@option_group("Output", options.digits_option)
+@option_group("Lines", options.flush_option, options.digits_option)
 @option_group("Machine", device_option("cpu"))
 @options.quiet_option
 def generate(model_dir: str, quiet: bool, **settings: Any) -> None:
@@ -94,8 +88,8 @@ def generate(model_dir: str, quiet: bool, **settings: Any) -> None:
     phrase-rescore generate -n 5 < phrases
     set -o pipefail; echo 'search' | phrase-rescore generate --random --temperature 0.7 --seed 3
 
-    Phrases must be tokenized as in the table, special characters escaped (&apos; &#91;), unless --tokenize does it. Hypotheses
-    are never empty. They have only words of the model's vocabulary, unless --unk is given.
+    Phrases must be tokenized as in the table, special characters escaped (&apos; &#91;), as Moses' tokenizer.perl does.
+    Hypotheses are never empty. They have only words of the model's vocabulary, unless --unk is given.
     """
     from phrase_rescore.api import generate
     from phrase_rescore.cli.terminal import count_bar, say, write_out

@@ -22,7 +22,7 @@ from phrase_rescore.evaluation.counts import METRICS, Basis, EvaluationSettings,
 from phrase_rescore.evaluation.significance import Noise, Scorer, bootstrap_p_values, pooled, randomization_p_values
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.paths import Path, check_one_stream
-from phrase_rescore.moses.scripts import Detokenizer, check_language
+from phrase_rescore.moses.detokenizer import Detokenizer, check_language
 from phrase_rescore.moses.text import Look, look, mismatch
 
 
@@ -216,7 +216,7 @@ def evaluate(
     if statistics is not None and [len(runs) for files in sets for runs in files.systems.values()] != [1]:
         raise OptionError("--statistics is for one output; give one set with one system and one output")
     if settings.detokenize is not None:
-        check_language("--detokenize", settings.detokenize)
+        check_language(settings.detokenize)
     systems = tuple(dict.fromkeys(chain.from_iterable(files.systems for files in sets)))
     baseline = settings.baseline or systems[0]
     if baseline not in systems:

@@ -113,12 +113,6 @@ class Sentences:
 
 
 T = TypeVar("T")
-Prepare = Callable[[bytes], bytes]  # from a side as it was written to words with blanks between
-
-
-def as_written(side: bytes) -> bytes:
-    """Leave text as it is: the ``Prepare`` of tokenized lines."""
-    return side
 
 
 @dataclass(frozen=True)
@@ -127,10 +121,9 @@ class PhraseReader:
 
     side: str
     factor: int | None = None
-    prepare: Prepare = as_written
 
     def __call__(self, line: bytes) -> bytes:
-        text = self.prepare(line.rstrip(b"\r\n"))
+        text = line.rstrip(b"\r\n")
         if SEPARATOR in text or b"\t" in text:
             raise RowError(f"{shown(text)} is more than a {self.side} phrase", "write one phrase a line and nothing else")
         if not words(text):
@@ -145,15 +138,13 @@ class PairReader:
     """Reads ``source ||| target [||| …]``, or two columns with a tab between. Raises RowError as ``PhraseReader`` does."""
 
     factors: Factors = WHOLE
-    prepare: tuple[Prepare, Prepare] = (as_written, as_written)  # source, target
 
     def __call__(self, line: bytes) -> tuple[bytes, bytes]:
         line = line.rstrip(b"\r\n")
         sides = split_fields(line, 2)[:2] if SEPARATOR in line else line.split(b"\t")
         if len(sides) != 2:
             raise RowError(f"no phrase pair in {shown(line)}", "write 'source ||| target', or source, tab, target")
-        src, tgt = (prepare(side) for prepare, side in zip(self.prepare, sides, strict=True))
-        return phrase_pair(src, tgt, self.factors)
+        return phrase_pair(*sides, self.factors)
 
 
 def parsed_lines(lines: Iterable[bytes], parse: Callable[[bytes], T], name: str, at_once: int) -> Iterator[list[T]]:

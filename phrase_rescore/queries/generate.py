@@ -8,8 +8,7 @@ from typing import Any
 from phrase_rescore.errors import OptionError, Progress, Say, counted, silent
 from phrase_rescore.files.inputs import standard_input
 from phrase_rescore.files.paths import Path
-from phrase_rescore.moses.scripts import TypedText
-from phrase_rescore.moses.text import PhraseReader, Prepare, as_written
+from phrase_rescore.moses.text import PhraseReader
 from phrase_rescore.queries.score import line_batches, ready_model
 from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, TEMPERATURES, TOP_K, Checked, ranged
 from phrase_rescore.rnn.translator import MAX_LENGTH, Hypothesis, Translator
@@ -39,8 +38,8 @@ class Search(Checked):
 
 
 def generate(
-    model_dir: Path, *, tokenize: str | None = None, lowercase: bool = False, flush: bool = False, digits: int = 7,
-    device: str = "cpu", on_sources: Progress = silent, tell: Say = silent, conclude: Say = silent, **search: Any,
+    model_dir: Path, *, flush: bool = False, digits: int = 7, device: str = "cpu", on_sources: Progress = silent,
+    tell: Say = silent, conclude: Say = silent, **search: Any,
 ) -> Iterator[list[bytes]]:  # fmt: skip
     """Propose phrases of the side that the model predicts, as ``phrase-rescore generate`` does. Yield lines, some at a time.
 
@@ -48,13 +47,15 @@ def generate(
     ``on_sources`` gets the number of sources done, ``tell`` warnings, ``conclude`` the closing line. Raises InputError for a
     bad line, after the hypotheses before it.
     """
-    _check(lowercase and tokenize is None, search)
-    prepare_line: Prepare = as_written if tokenize is None else TypedText(tokenize, lowercase)
+    if search.get("random") and search.get("beam"):
+        raise OptionError("--beam finds the most probable hypotheses, --random draws them; give one")
+    if not search.get("random") and (search.get("temperature") is not None or search.get("top_k") is not None):
+        raise OptionError("--temperature and --top-k are for hypotheses drawn at random; add --random")
     consequence, alone = "proposals with such a word mean nothing", not search.get("unk")
     checkpoint = ready_model(model_dir, lambda warning: tell(f"warning: {warning}"), consequence, reads_alone=alone)
     wanted = Search(**{name: value for name, value in search.items() if value is not None})
     translator = Translator(checkpoint, resolve_device(device))
-    reader = PhraseReader(checkpoint.sides[0], checkpoint.read_factor, prepare_line)
+    reader = PhraseReader(checkpoint.sides[0], checkpoint.read_factor)
     asked = proposed = 0
     seconds = 0.0  # of the search alone
     for sources in line_batches(standard_input(), reader, _SOURCES, flush):
@@ -74,17 +75,3 @@ def generate(
         return
     noun = "hypothesis" if proposed == 1 else "hypotheses"
     conclude(f"{counted(asked, 'phrase')}, {proposed:,} {noun}, {asked / seconds if seconds else 0.0:,.0f} phrases/s")
-
-
-def _check(lowercase_alone: bool, search: dict[str, Any]) -> None:
-    """Raise OptionError if options contradict each other."""
-    random = search.get("random")
-    sharpened = search.get("temperature") is not None or search.get("top_k") is not None
-    contradictions = [
-        (random and search.get("beam"), "--beam finds the most probable hypotheses, --random draws them; give one"),
-        (sharpened and not random, "--temperature and --top-k are for hypotheses drawn at random; add --random"),
-        (lowercase_alone, "--lowercase is for typed text; name the language with --tokenize LANG"),
-    ]
-    for contradicts, message in contradictions:
-        if contradicts:
-            raise OptionError(message)

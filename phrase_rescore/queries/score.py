@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.data.vocabulary import UNK, misfits, untrained_unk
-from phrase_rescore.errors import OptionError, Say, silent
+from phrase_rescore.errors import Say, silent
 from phrase_rescore.files.inputs import display_name, open_input, read_rows, standard_input
 from phrase_rescore.files.paths import Path
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.scorer import NgramScorer
-from phrase_rescore.moses.scripts import TypedText
-from phrase_rescore.moses.text import END, PairReader, Prepare, Sentences, as_written, parsed_lines
+from phrase_rescore.moses.text import END, PairReader, Sentences, parsed_lines
 from phrase_rescore.rnn.checkpoint import SIDES, Checkpoint, load
 from phrase_rescore.rnn.scorer import BATCH, Scorer
 from phrase_rescore.runtime import prepare, resolve_device, usable_cores
@@ -45,20 +44,14 @@ def line_batches(stream: io.BufferedReader, parse: Callable[[bytes], T], most: i
 
 
 def score(
-    lines: io.BufferedReader, model_dir: Path, *, per_word: bool = False, tokenize: tuple[str, str] | None = None,
-    lowercase: bool = False, flush: bool = False, digits: int = 7, device: str = "cpu", warn: Say = silent,
+    lines: io.BufferedReader, model_dir: Path, *, per_word: bool = False, flush: bool = False, digits: int = 7,
+    device: str = "cpu", warn: Say = silent,
 ) -> Iterator[list[bytes]]:  # fmt: skip
     """Score phrase pairs, a line each, as ``phrase-rescore score`` does. Yield lines with their newlines, some at a time.
 
     A line out has natural log p, tab, the number of words of the predicted side that the model does not know; ``per_word`` adds
-    the words predicted, each followed by its log p. ``tokenize`` names the languages of typed text. Raises InputError for a bad
-    line; the scores of the lines before it come first.
+    the words predicted, each followed by its log p. Raises InputError for a bad line, after the scores of the lines before it.
     """
-    if lowercase and not tokenize:
-        raise OptionError("--lowercase is for typed text; name the languages with --tokenize SOURCE TARGET")
-    sides: tuple[Prepare, Prepare] = as_written, as_written
-    if tokenize:
-        sides = TypedText(tokenize[0], lowercase), TypedText(tokenize[1], lowercase)
     checkpoint = ready_model(model_dir, warn, "scores of pairs with such a word mean nothing")
     scorer = Scorer(checkpoint, resolve_device(device))
     judged = flush or lines.isatty()  # a pair says too little of the next ones
@@ -75,7 +68,7 @@ def score(
         predicted = [phrase.split(b" ") for phrase in (src if checkpoint.inverse else tgt)] if per_word else None
         return _score_lines(log_probs, offsets[:-1], unknown, predicted, digits)
 
-    return map(answer, line_batches(lines, PairReader(checkpoint.factors, sides), BATCH, flush))
+    return map(answer, line_batches(lines, PairReader(checkpoint.factors), BATCH, flush))
 
 
 def _score_lines(

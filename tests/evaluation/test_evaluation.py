@@ -19,7 +19,7 @@ from sacrebleu.significance import PairedTest
 from phrase_rescore.evaluation.corpora import SetFiles
 from phrase_rescore.evaluation.counts import METRICS, EvaluationSettings
 from phrase_rescore.evaluation.run import evaluate
-from phrase_rescore.moses.scripts import Detokenizer
+from phrase_rescore.moses.detokenizer import Detokenizer
 
 # fmt: off
 WORDS = ["le", "la", "les", "un", "une", "de", "d&apos;", "l&apos;", "chat", "Chien", "maison", "petite", "a", ",", "dort"]

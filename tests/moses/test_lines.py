@@ -3,7 +3,6 @@
 import pytest
 
 from phrase_rescore.errors import InputError, RowError
-from phrase_rescore.moses.scripts import TypedText
 from phrase_rescore.moses.text import PairReader, PhraseReader, Sentences, parsed_lines
 
 
@@ -17,12 +16,6 @@ def test_phrases_take_blanks_as_they_come() -> None:
     assert PhraseReader("source")(b"  the   house \r\n") == b"the house"
     assert PairReader()(b" the  house\t das Haus \r\n") == (b"the house", b"das Haus")
     assert PairReader()(b"the house||| das   Haus ||| 0.5 ||| 0-0\n") == (b"the house", b"das Haus")
-
-
-def test_text_is_prepared_before_it_is_looked_at() -> None:
-    typed = TypedText("en", lowercase=True)
-    assert PhraseReader("source", prepare=typed)(b"The\thouse's  [\r\n") == b"the house &apos;s &#91;"
-    assert PairReader(prepare=(typed, bytes.upper))(b"The House\tdas") == (b"the house", b"DAS")
 
 
 @pytest.mark.parametrize(("line", "told"), [

@@ -91,7 +91,6 @@ def test_hostile_phrases_are_phrases(run: Run, model_dir: str, phrase: bytes) ->
 CONTRADICTIONS = {
     "beam": (["--random", "--beam", 3], "--beam finds the most probable hypotheses, --random draws them; give one"),
     "temperature": (["--temperature", 2], "--temperature and --top-k are for hypotheses drawn at random; add --random"),
-    "lowercase": (["--lowercase"], "--lowercase is for typed text; name the language with --tokenize LANG"),
 }
 
 

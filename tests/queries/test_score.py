@@ -44,19 +44,6 @@ def test_an_inverse_model_predicts_sources(run: Run, model_dir: str, tmp_path: P
     assert found.out == expected.out
 
 
-def test_typed_text(run: Run, make_model: MakeModel) -> None:
-    model = make_model(target=(*TARGET_WORDS, b"l&apos;", b"eau")[-2:], source=(b"&#91;", b"the", b"house", b"]"))
-    tokenized = run("score", "-m", model, "--per-word", stdin=b"the house &#91; 3 &#93;\tl&apos; eau\n")
-    typed = run("score", "-m", model, "--per-word", "--tokenize", "en", "fr", "--lowercase", stdin=b"The  house [3]\tL'eau\r\n")
-    assert typed.status == 0, typed.err
-    assert typed.out == tokenized.out
-    assert b"l&apos; " in typed.out
-    bad = run("score", "-m", model, "--tokenize", "en", "fr", stdin=b"the\t\xff\n")
-    said = "'\\xff' is not UTF-8; typed text is tokenized as UTF-8; convert it"
-    assert bad.last_line == f"phrase-rescore: error: <stdin>:1: {said}"
-    assert run("score", "-m", model, "--lowercase").status == 2
-
-
 @pytest.mark.parametrize(("line", "told"), [
     (b"house", "no phrase pair in 'house'; write 'source ||| target', or source, tab, target"),
     (b"", "no phrase pair in ''; write 'source ||| target', or source, tab, target"),
@@ -81,14 +68,3 @@ def test_a_model_that_never_saw_unknown_words(run: Run, make_model: MakeModel) -
     assert done.status == 0
     assert "warning: no target word was unknown in training: scores of pairs with such a word mean nothing" in done.err
     assert "source word" not in done.err
-
-
-@pytest.mark.parametrize("languages", [("en", "xx"), ("xx", "en"), ("EN", "fr"), ("english", "fr"), ("", "fr"), ("cjk", "fr")])
-def test_a_language_that_moses_would_take_for_english(run: Run, tmp_path: Path, languages: tuple[str, str]) -> None:
-    """Before any model is read."""
-    result = run("score", "-m", tmp_path, "--tokenize", *languages)
-    unknown = next(language for language in languages if language not in ("en", "fr"))
-    assert (result.status, result.out) == (2, b"")
-    said = f"--tokenize '{unknown}': Moses has no rules for this language; write one of as, bn, ca, cs, de, el, en, es, "
-    assert result.err.startswith(f"phrase-rescore: error: {said}")
-    assert result.err.count("\n") == 1
