@@ -75,15 +75,8 @@ def export_lm(lm: str, out: str, quiet: bool) -> None:
     \b
     phrase-rescore export-lm -m lm -o lm.nplm
 
-    These lines of moses.ini load it:
-
-    \b
-    [feature]
-    NeuralLM factor=0 name=CSLM0 order=7 path=/abs/lm.nplm
-    [weight]
-    CSLM0= 0.1
-
-    Without such a Moses, rescore adds the model's scores to n-best lists.
+    moses-ini --lm writes the lines of moses.ini that load it. Without such a Moses, rescore adds the model's scores to
+    n-best lists.
     """
     from phrase_rescore.api import export_lm
     from phrase_rescore.cli.terminal import say, warn

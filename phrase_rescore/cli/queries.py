@@ -61,11 +61,7 @@ def score_lm(text: str, lm: str, **settings: Any) -> None:
 
 
 @options.grouped_command(short_help="Propose target phrases for source phrases.")
-@option_group(
-    "Most used",
-    model_option(),
-    option("-n --number", HYPOTHESES, "Hypotheses for each source.", default=10),
-)
+@option_group("Most used", model_option(), option("-n --number", HYPOTHESES, "Hypotheses for each source.", default=10))
 @option_group(
     "Search",
     option("--beam", BEAMS, "The beam size.  [default: the larger of 10 and --number]"),

@@ -87,13 +87,7 @@ def _after_train(values: dict[str, Any]) -> str:
     _pairs.setting("batch_size", "Pairs of a minibatch."),
     _pairs.setting("seed", "The seed of initial weights and order of pairs."),
 )  # fmt: skip
-@option_group(
-    "When to stop",
-    _pairs.epochs,
-    _pairs.max_steps,
-    _pairs.patience,
-    _pairs.eval_every,
-)
+@option_group("When to stop", _pairs.epochs, _pairs.max_steps, _pairs.patience, _pairs.eval_every)
 @option_group("Resuming and fine-tuning", _pairs.resume, _pairs.finish, _pairs.init_from)
 @_pairs.machine
 @quiet_option
