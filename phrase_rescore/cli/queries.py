@@ -61,13 +61,17 @@ def score_lm(text: str, lm: str, **settings: Any) -> None:
 
 
 @options.grouped_command(short_help="Propose target phrases for source phrases.")
-@option_group("Most used", model_option(), option("-n --number", HYPOTHESES, "Hypotheses for each source.", default=10))
+@option_group(
+    "Most used",
+    model_option(),
+    option("-n --number", HYPOTHESES, "Hypotheses for each source.", default=10),
+    flag("--random", "Draw hypotheses at random instead of the most probable ones."),
+)
 @option_group(
     "Search",
     option("--beam", BEAMS, "The beam size.  [default: the larger of 10 and --number]"),
     option("--max-length", LENGTHS, "The most words of a hypothesis.", default=20),
     flag("--unk", "Propose the unknown word UNK, too."),
-    flag("--random", "Draw hypotheses at random instead of the most probable ones."),
     option("--temperature", TEMPERATURES, "Draw words in proportion to p^(1/T). Needs --random.  [default: 1]", "T"),
     option("--top-k", TOP_K, "Draw only from the K most probable words. Needs --random.  [default: all]", "K"),
     option("--seed", SEEDS, "The seed of --random.", default=1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -81,15 +81,6 @@ class EncodedPairs:
 
     def __len__(self) -> int:
         return len(self.src)
-
-    def as_tsv(self, src_vocab: Vocabulary, tgt_vocab: Vocabulary) -> bytes:
-        """Write a pair a line, ``source TAB target``, in words; those that the vocabularies lack are ``UNK``."""
-        sides = []
-        for side, vocabulary in ((self.src, src_vocab), (self.tgt, tgt_vocab)):
-            words = (b"</s>", b"UNK", *vocabulary.words)
-            ids, offsets = side.ids.tolist(), side.offsets.tolist()
-            sides.append([b" ".join(words[id] for id in ids[a:b]) for a, b in pairwise(offsets)])
-        return b"".join(b"%b\t%b\n" % pair for pair in zip(*sides, strict=True))
 
     def take(self, rows: NDArray[np.int64]) -> EncodedPairs:
         return EncodedPairs(self.src.take(rows), self.tgt.take(rows))

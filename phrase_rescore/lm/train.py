@@ -17,9 +17,7 @@ from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary, shared_rows
 from phrase_rescore.lm.checkpoint import LanguageModel, load, save
 from phrase_rescore.lm.config import LanguageModelConfig, Regularization
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, Ngrams, initialise, ngrams_at
-from phrase_rescore.lm.nplm import NULL, UNKNOWN
 from phrase_rescore.lm.prepare import TextSource
-from phrase_rescore.moses.text import END
 from phrase_rescore.nn.dropout import dropout
 from phrase_rescore.nn.softmax import LogNormaliser
 from phrase_rescore.training.config import Observer
@@ -144,13 +142,7 @@ def train_text(inputs: Sequence[str], model_dir: str, config: LanguageModelConfi
             session.observer.say(initialise_from(model, store.vocab, load(start.init_from)))
         device, of_text = config.machine.device, (store.train, store.held_out)
         task = NgramTask(model.to(device), *of_text, recipe.batch_size, recipe.seed, device, regularization)
-        words = (END, UNKNOWN, *store.vocab.words, NULL)
-
-        def as_tsv(batch: Ngrams) -> bytes:
-            rows = zip(batch.contexts.tolist(), batch.words.tolist(), strict=True)
-            return b"".join(b"%b\t%b\n" % (b" ".join(words[i] for i in context), words[word]) for context, word in rows)
-
-        with session.learning(task, recipe, as_tsv) as trainer:
+        with session.learning(task, recipe) as trainer:
             model.loss_dtype = torch.bfloat16 if config.machine.precision == "bf16" else None
             outcome = trainer.fit(session.resumes, evaluate_first=start.init_from is not None, finish=session.finish)
             model.loss_dtype = None  # what follows is measured in float32

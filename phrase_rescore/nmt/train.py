@@ -110,7 +110,7 @@ def train_sentences(inputs: Sequence[str], model_dir: str, config: TranslationCo
         sampled = is_sampled("auto", ids[1], device)
         task = SentenceTask(model.to(device), store.train, store.held_out, size, recipe.seed, device, sampled)
         vocabs = store.src_vocab, store.tgt_vocab
-        with session.learning(task, recipe, lambda batch: batch.as_tsv(*vocabs)) as trainer:
+        with session.learning(task, recipe) as trainer:
             model.loss_dtype = torch.bfloat16 if machine.precision == "bf16" else None
             outcome = trainer.fit(session.resumes, finish=session.finish)
             model.loss_dtype = None

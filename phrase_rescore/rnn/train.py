@@ -51,7 +51,7 @@ def train_pairs(
         task = make_task(store, config, session.observer.say)
         model = task.module
         words = store.src_vocab, store.tgt_vocab
-        with session.learning(task, recipe, lambda batch: (batch.swapped if data.inverse else batch).as_tsv(*words)) as trainer:
+        with session.learning(task, recipe) as trainer:
             model.loss_dtype = torch.bfloat16 if machine.precision == "bf16" else None
             outcome = trainer.fit(session.resumes, evaluate_first=start.init_from is not None, finish=session.finish)
             model.loss_dtype = None  # what follows is measured in float32

@@ -54,11 +54,7 @@ class Outcome:
 
 
 class NotFiniteError(RescoreError):
-    """A loss, gradient or weight is infinite or NaN. ``batch`` was the last, that of ``step``; None before the first."""
-
-    def __init__(self, found: str, step: int, batch: Any) -> None:
-        super().__init__(f"{found} at step {step:,}")
-        self.step, self.batch = step, batch
+    """A loss, gradient or weight is infinite or NaN."""
 
 
 @dataclass
@@ -116,7 +112,6 @@ class Trainer:
         self.saved: int | None = None  # the step of the state on disk
         self.best_weights: dict[str, Tensor] = {}
         self._started = time.monotonic()
-        self._batch: Any = None  # the last one
         self._loss, self._items = 0.0, 0  # since the last evaluation
 
     def fit(self, resume: bool = False, evaluate_first: bool = False, finish: bool = False) -> Outcome:
@@ -167,14 +162,14 @@ class Trainer:
         """Train on a minibatch, at the rate after the share ``done`` (0 to 1) of the run."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.rate(done)
-        self._batch, items = batch, len(batch)
+        items = len(batch)
         threads, rank = self.gradients.parts, self.processes.rank
         parts = self.task.parts(batch, threads * self.processes.size, self.steps, done)  # one for every thread of every process
         own = parts[rank * threads : (rank + 1) * threads]
         loss = self.gradients(own, items if self.recipe.objective == "mean" else 1.0)
         norm = nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip)
         if not math.isfinite(norm):  # the same in every process
-            raise NotFiniteError(f"the loss is {loss / items} and its gradient {norm.item()}", self.steps + 1, batch)
+            raise NotFiniteError(f"the loss is {loss / items} and its gradient {norm.item()} at step {self.steps + 1:,}")
         self.optimizer.step()
         self.steps += 1
         self._loss += loss
@@ -192,7 +187,7 @@ class Trainer:
         if found:
             found["loss"] = held_out
             if not math.isfinite(held_out):
-                raise NotFiniteError(f"the held-out loss is {held_out}", self.steps, self._batch)
+                raise NotFiniteError(f"the held-out loss is {held_out} at step {self.steps:,}")
         self._check_weights()
         figures = self.figures
         if found:
@@ -210,7 +205,7 @@ class Trainer:
 
     def _check_weights(self) -> None:
         if not all(bool(parameter.isfinite().all()) for parameter in self.parameters):
-            raise NotFiniteError("a weight is infinite or NaN", self.steps, self._batch)
+            raise NotFiniteError(f"a weight is infinite or NaN at step {self.steps:,}")
 
     def save(self) -> None:
         """Write the state, if it is wanted and missing."""

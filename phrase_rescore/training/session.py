@@ -18,7 +18,7 @@ from phrase_rescore.data.prepared import Fingerprint, Layout, Store
 from phrase_rescore.data.sorting import scratch_name
 from phrase_rescore.errors import OptionError, RescoreError, writing
 from phrase_rescore.files.locks import lock_name, locked
-from phrase_rescore.files.outputs import atomic_output, check_replaceable, recover_directory, remove_directory
+from phrase_rescore.files.outputs import check_replaceable, recover_directory, remove_directory
 from phrase_rescore.files.paths import beside, check_outputs
 from phrase_rescore.nn.storage import LOG, atomic_directory, check_target
 from phrase_rescore.training.config import AnySettings, Observer, Recipe, Settings, in_words
@@ -206,8 +206,8 @@ class Session(contextlib.ExitStack):
         return limited
 
     @contextlib.contextmanager
-    def learning(self, task: Task, recipe: Recipe, as_rows: Callable[[Any], bytes]) -> Iterator[Trainer]:
-        """Yield the trainer; on errors keep a minibatch that failed, ``as_rows``, and say how to continue."""
+    def learning(self, task: Task, recipe: Recipe) -> Iterator[Trainer]:
+        """Yield the trainer; on errors say how to continue."""
         state, observer, processes, machine = self.state, self.observer, self.processes, self._settings.machine
         threads = machine.threads if machine.device == "cpu" else 1  # a GPU is kept busy by the whole minibatch
         trainer = Trainer(task, recipe, threads=threads, processes=processes, state=state, observer=observer)
@@ -223,8 +223,6 @@ class Session(contextlib.ExitStack):
             raise
         except NotFiniteError as error:
             parts = [str(error)]
-            if error.batch is not None and self.processes.is_first:
-                parts.append(self._keep(error.step, as_rows, error.batch))
             remedy = "try a smaller --learning-rate"
             if state.exists():
                 parts.append(f"{state.directory} has the last good state")
@@ -242,18 +240,6 @@ class Session(contextlib.ExitStack):
                 stream.write(line)
         self._log.append(line)
         self._talk.on_record(record)
-
-    def _keep(self, step: int, as_rows: Callable[[Any], bytes], batch: Any) -> str:
-        """Write a minibatch beside the state. Return a message with its place, or with the error."""
-        path = os.path.join(self.state.directory, f"minibatch-{step:09d}.tsv")
-        try:
-            with writing(path):
-                os.makedirs(self.state.directory, exist_ok=True)
-                with atomic_output(path) as stream:
-                    stream.write(as_rows(batch))
-        except RescoreError as failure:
-            return str(failure)
-        return f"its minibatch is in {path}"
 
     def publish(self, save: Callable[[str], None]) -> None:
         """Make the model directory of the log and what ``save`` writes, then remove the state, which a RescoreError leaves."""
