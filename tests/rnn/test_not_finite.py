@@ -41,8 +41,8 @@ def test_training_stops_and_goes_on_from_the_last_good_state(training, monkeypat
         with pytest.raises(RescoreError) as caught:
             training.run()
     assert str(caught.value) == (
-        f"the loss is {what} and its gradient nan at step 13, {state} has the last good state; delete it and try a smaller --learning-rate; if the machine failed, "
-        "continue with --resume"
+        f"the loss is {what} and its gradient nan at step 13, {state} has the last good state; delete it and try a smaller "
+        "--learning-rate; if the machine failed, continue with --resume"
     )
     assert not Path(training.model_dir).exists()
     assert json.loads((state / "state.json").read_bytes())["step"] == 10
