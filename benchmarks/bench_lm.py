@@ -181,7 +181,6 @@ def main() -> None:
             found = scorer.sentences(sentences)
             score["ours"].append(len(sentences) / (time.perf_counter() - start))
             difference = float(abs(found.sums() - expected).max())
-    words = sum(len(sentence) + 1 for sentence in sentences)
     peak = statistics.median(peaks)
     rates = {what: {name: statistics.median(found) for name, found in of.items()} for what, of in
              (("words/s learnt", train), ("hypotheses/s", score))}  # fmt: skip
@@ -191,10 +190,10 @@ def main() -> None:
         for name, rate in of.items():
             print(f"{what:16s} {name:10s} {rate:10,.0f}  ratio {rate / of['plain']:.2f}")
     share = 2 * macs_of_training(sizes) * rates["words/s learnt"]["ours"] / 1e9 / peak
-    print(f"training: {share:.0%} of sgemm; {words / scorer.computed:.1f} n-grams for each that is computed")
+    print(f"training: {share:.0%} of sgemm")
     print(f"largest difference of a hypothesis's log p: {difference:.1e}")
     if options.json:
-        found = {"cores": cores, "sgemm_gflops": peak, **rates, "of_sgemm": share, "sharing": words / scorer.computed}
+        found = {"cores": cores, "sgemm_gflops": peak, **rates, "of_sgemm": share}
         Path(options.json).write_text(json.dumps(found, indent=2))
 
 

@@ -91,8 +91,7 @@ def train_lm(
 ) -> dict[str, Any]:
     """Train a language model on tokenized text, a sentence a line, as ``phrase-rescore train-lm`` does.
 
-    ``settings`` are those of ``LanguageModelConfig``, by the names of the command's options; a duration is in seconds.
-    Returns the training summary that the model's config.json has. Raises as ``train`` does.
+    ``settings``: those of ``LanguageModelConfig``, by option names, durations in seconds. Returns and raises as ``train`` does.
     """
     from phrase_rescore.lm.train import train_text
 
@@ -105,8 +104,7 @@ def train_nmt(
 ) -> dict[str, Any]:
     """Train a translation model on source and target of a bitext, a sentence a line, as ``phrase-rescore train-nmt`` does.
 
-    ``settings`` are those of ``TranslationConfig``, by the names of the command's options; a duration is in seconds.
-    Returns the training summary that the model's config.json has. Raises as ``train`` does.
+    ``settings``: those of ``TranslationConfig``, by option names, durations in seconds. Returns and raises as ``train`` does.
     """
     from phrase_rescore.nmt.train import train_sentences
 
@@ -157,8 +155,7 @@ def strip(
 ) -> tuple[int, list[str]]:
     """Write a phrase table without the last scores, as ``phrase-rescore strip`` does. Return its rows and what was removed.
 
-    Raises InputError for a bad table, OptionError for paths that cannot be used, and, without ``force``, for columns that
-    annotate did not write.
+    Raises InputError for a bad table, OptionError for bad paths and, unless ``force``, for columns that annotate did not write.
     """
     if columns is not None:
         check("columns", columns, COLUMNS)
@@ -171,8 +168,7 @@ def rescore(
 ) -> RescoreSummary:  # fmt: skip
     """Add the scores of models to every entry of an n-best list, as ``phrase-rescore rescore`` does.
 
-    ``flags`` are those of the command (whole, log, replace, sort, best). Raises TypeError for an unknown one, and as
-    ``rescoring.run``.
+    ``flags`` are the command's (whole, log, replace, sort, best). Raises TypeError for others, and as ``rescoring.run``.
     """
     from phrase_rescore.rescoring.run import RescoreOptions
     from phrase_rescore.rescoring.run import rescore as rescore_list

@@ -1,7 +1,4 @@
-"""The numbers that people give: every one has a range, and nan and infinities are refused.
-
-An option and the setting behind it have the same range, written once: here where both need it, else with the setting.
-"""
+"""The numbers that people give: an option and the setting behind it have one range; nan and infinities are refused."""
 
 import re
 from dataclasses import dataclass, field, fields

@@ -95,10 +95,7 @@ def in_order(executor: Workers | Cluster, function: Callable[..., T], blocks: It
 
 
 def first_valid_rows(blocks: Iterator[Block], table: str, drops: bool = False) -> tuple[list[TableRow], Iterator[Block]]:
-    """Return the first valid rows, whose number of scores every row must have, and the whole stream.
-
-    Raises InputError for another kind of file, without rows, for a bad first row or, if it ``drops``, no good one of 100,000.
-    """
+    """Return the first valid rows, and the whole stream. Raises InputError for none, and for another kind of file."""
     ahead, blocks = read_ahead(blocks, JUDGED)
     kind = kind_of_file([row for block in ahead for row in block.rows()])
     if kind not in ("table", None):
@@ -145,10 +142,7 @@ def gzip_level_of(out: str, level: str = GZIP_LEVEL) -> str | None:
 
 
 def strip(table: str, out: str, columns: int | None, on_read: Progress | None, force: bool) -> tuple[int, list[str]]:
-    """Write the table without the last ``columns``, or those of annotate. Return the number of rows and the columns' names.
-
-    Raises OptionError for columns of the table's own unless ``force`` takes them, InputError for a bad row or if none is left.
-    """
+    """Write the table without ``columns``, or annotate's; return rows and names. Raises OptionError unless ``force``."""
     check_outputs([table], out)
     name, gzip_level = display_name(table), gzip_level_of(out)
     with local(1) as executor, open_input(table, on_read) as stream, row_output(out) as output:

@@ -1,7 +1,6 @@
 """Random choices that depend on the data or a seed alone, in little memory: orders, what is held out, distinct phrases.
 
-``Permutation`` is a random order whose elements are computed, not stored. ``Smallest`` and ``DistinctSample`` keep the smallest
-hashes of all seen (Bar-Yossef et al., "Counting distinct elements in a data stream", RANDOM 2002).
+The smallest hashes of all seen are kept (Bar-Yossef et al., "Counting distinct elements in a data stream", RANDOM 2002).
 """
 
 import hashlib

@@ -1,11 +1,8 @@
 """Outputs of rows: files and streams whose rows are counted, those that are resumed, rows that are left out.
 
-A file written over hours is resumed after a kill, a full disk or a power cut. Beside it there are:
-
-OUT.partial          what has been written so far
-OUT.partial.json     the journal: how many bytes of each partial count, their CRC-32, whose they are, where their writer stood;
-                     a line of JSON, and its own CRC-32 on the next
-
+A file written over hours is resumed after a kill, a full disk or a power cut. Beside it are OUT.partial, what has been written
+so far, and OUT.partial.json, the journal: how many bytes of each partial count, their CRC-32, whose they are, where their
+writer stood. The journal is a line of JSON, and its own CRC-32 on the next.
 ``commit`` makes the next entry of the journal, in memory: what was written up to it counts. Every few seconds what it counts is
 put on disk, then the journal, which is replaced whole. So a later run finds a journal and at least the bytes that it counts;
 bytes after them are cut off. The files take their names when all partials are on disk, OUT the last.

@@ -1,7 +1,6 @@
-r"""A language model as NPLM's text format, which Moses' feature NeuralLM reads.
+r"""A language model in NPLM's text format (github.com/moses-smt/nplm, src/model.cpp), which Moses' feature NeuralLM reads.
 
-The format (https://github.com/moses-smt/nplm, src/model.cpp) has sections, each ended by an empty line:
-``\config``, the words of both sides, the matrices a row a line.
+Sections end with an empty line: ``\config``, the words of both sides, the matrices a row a line.
 
     p(w) ∝ exp(output_weights · h_2 + output_biases)
     h_2 = r(hidden_weights 2 · h_1 + hidden_biases 2)      r(x) = max(0, x)
@@ -26,10 +25,7 @@ UNKNOWN, NULL = b"<unk>", b"<null>"
 
 
 def export_lm(lm: Path, out: Path, *, warn: Say = silent) -> str:
-    """Write a language model for the decoder as ``phrase-rescore export-lm`` does; ``-``: to standard output.
-
-    Returns a line of the report. Raises ModelError, OptionError for a name of a compressed file, and as ``write_nplm``.
-    """
+    """Write a model as ``phrase-rescore export-lm`` does; return a line of the report. Raises ModelError, OptionError."""
     out = os.fspath(out)
     if out.endswith((".gz", ".bz2", ".xz", ".zst")):
         raise OptionError(f"cannot write {out}: NPLM reads plain text")
@@ -42,10 +38,7 @@ def export_lm(lm: Path, out: Path, *, warn: Say = silent) -> str:
 
 
 def write_nplm(stream: Writable, lm: LanguageModel) -> None:
-    """Write a model: its words by our ids, then the start of a sentence (EOS in our contexts) and the missing word.
-
-    Raises RescoreError for a word that NPLM would read as none or as two.
-    """
+    """Write a model: words by our ids, the start of a sentence, the missing word. Raises RescoreError for an odd word."""
     words = (END, UNKNOWN, *lm.vocab.words, START, NULL)
     if len(set(words)) < len(words):
         raise RescoreError("the vocabulary has a word twice, or one spelt like a mark of NPLM; train the model again")

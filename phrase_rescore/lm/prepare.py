@@ -1,10 +1,8 @@
-"""From the files that ``train-lm`` was given to an encoded text on disk, which training maps into memory.
-
-It is made once and used again while its inputs stay the same. DIR/
-    text.json               format version, fingerprint of inputs and options, numbers, file sizes
-    words.vocab             the vocabulary, as in a model directory
-    train.ids.npy           the text to train on, int32: the ids of every sentence and EOS
-    held_out.ids.npy        the held-out sentences, the same way
+"""From the files that ``train-lm`` was given to an encoded text on disk, made once for the same inputs, memory-mapped. DIR/
+text.json               format version, fingerprint of inputs and options, numbers, file sizes
+words.vocab             the vocabulary, as in a model directory
+train.ids.npy           the text to train on, int32: the ids of every sentence and EOS
+held_out.ids.npy        the held-out sentences, the same way
 """
 
 import codecs

@@ -56,7 +56,6 @@ class NgramScorer:
 
     def __init__(self, lm: LanguageModel, device: str = "cpu") -> None:
         self.lm = lm
-        self.computed = 0  # words after a context, each once in a call
         self._model = lm.model.to(device)
         self._device = device
         self._log_z = LogNormaliser(self._model.G, self._model.b_G)
@@ -72,7 +71,6 @@ class NgramScorer:
             first = block * CONTEXTS
             h_2 = self._hidden(contexts[first : first + CONTEXTS])
             pairs, place = _distinct(np.stack((which[rows] - first, ngrams.words[rows]), 1))
-            self.computed += len(pairs)
             found[rows] = self._scores(h_2, self._log_z(h_2), pairs)[place]
         if not np.isfinite(found).all():
             raise ModelError("the language model's scores are not finite; train it again with a smaller --learning-rate")

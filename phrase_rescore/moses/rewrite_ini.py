@@ -36,10 +36,7 @@ def check_weights(how: str) -> list[str]:
 
 
 def new_weights(how: str, added: Sequence[ScoreColumn]) -> list[bytes]:
-    """Choose a weight for each added column: ``small``, ``zero``, or numbers between commas, taken as they are.
-
-    Small weights are 0.04, and 0 for counts, as in docs/experiments/bleu.md. Raises OptionError for other texts.
-    """
+    """Choose weights of added columns: ``small`` (0.04; 0 for counts), ``zero``, or numbers. Raises OptionError."""
     if how in ("small", "zero"):
         return [b"0.04" if how == "small" and not column.is_count(added=True) else b"0" for column in added]
     numbers = check_weights(how)
@@ -233,10 +230,7 @@ def _order_of(path: str) -> int:
 
 
 def with_neural_lm(ini: Ini, path: bytes, order: int, weight: bytes) -> tuple[Ini, str]:
-    """Return the ini with a feature NeuralLM after the last one, and its weight after the last; and the feature's name.
-
-    Raises InputError without features or weights, or with a feature of that model, OptionError as ``_check_path``.
-    """
+    """Return the ini with a feature NeuralLM and its weight at the ends, and its name. Raises InputError, OptionError."""
     _check_path("--lm", path)
     for other in ini.features:
         if other.implementation == b"NeuralLM" and os.path.realpath(other.path) == os.path.realpath(path):

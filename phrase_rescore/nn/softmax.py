@@ -22,10 +22,7 @@ LOG2_E = 1.0 / math.log(2.0)  # exp(x) = exp2(x log2 e): torch's exp2 takes half
 
 
 def _extended(G_l: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return [G_l, b log2 e, 1] in ``dtype``: (K, R + 2), or (K, R + 3) if b takes two columns for its digits.
-
-    On a GPU zeros before the 1 make the width a multiple of 8, as its faster products want.
-    """
+    """Return [G_l, b log2 e, 1] in ``dtype``, (K, R + 2), wider for two columns of b's digits, and for a GPU's products."""
     bias = b * LOG2_E
     parts = [bias.to(dtype)]
     if dtype != b.dtype:

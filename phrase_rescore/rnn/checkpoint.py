@@ -1,10 +1,8 @@
-"""The model directory of a network that scores phrase pairs. ``storage`` has what it shares with other models.
-
-phrase-rescore-model/
-    config.json                          format version 1: what the tensors mean, sizes, UNK shares, training summary
-    model-00001-of-00001.safetensors     the weights by the names of docs/model.md, float32 or bfloat16
-    source.vocab, target.vocab           one word a line: bytes, tab, count; line i (from 1) has id i + 1
-    train.log.jsonl                      measurements of the training (not part of the model)
+"""The model directory of a network that scores phrase pairs. ``storage`` has what it shares with other models:
+config.json                          format version 1: what the tensors mean, sizes, UNK shares, training summary
+model-00001-of-00001.safetensors     the weights by the names of docs/model.md, float32 or bfloat16
+source.vocab, target.vocab           one word a line: bytes, tab, count; line i (from 1) has id i + 1
+train.log.jsonl                      measurements of the training (not part of the model)
 """
 
 import json

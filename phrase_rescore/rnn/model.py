@@ -48,8 +48,7 @@ class Model:
     ) -> list[list[Hypothesis]]:  # fmt: skip
         """Return, for each source, the ``n`` most probable targets that a beam search finds, the best first.
 
-        ``beam`` prefixes are kept (``n``, and at least 10, by default). ``unk`` allows targets with unknown words. Targets
-        have at most ``max_length`` words.
+        ``beam`` prefixes are kept (default: ``n``, at least 10). ``unk`` allows unknown words. ``max_length`` counts words.
         """
         translator = Translator(self.checkpoint, self._device)
         return translator.n_best(self._phrases(sources, self.checkpoint.sides[0]), n, beam, unk, max_length)

@@ -1,9 +1,7 @@
-"""From the files that ``train`` was given to encoded pairs on disk, which training maps into memory.
-
-They are made once (read, sorted, shortlisted, encoded) and used again while their inputs stay the same. DIR/
-    pairs.json                                        format version, fingerprint of inputs and options, numbers, file sizes
-    source.vocab, target.vocab                        the shortlists, as in a model directory
-    {train,held_out}.{src,tgt}.{ids,offsets}.npy      the two sides of both parts as ``Ragged`` arrays: int32, int64
+"""From the files that ``train`` was given to encoded pairs on disk, made once for the same inputs, memory-mapped. DIR/
+pairs.json                                        format version, fingerprint of inputs and options, numbers, file sizes
+source.vocab, target.vocab                        the shortlists, as in a model directory
+{train,held_out}.{src,tgt}.{ids,offsets}.npy      the two sides of both parts as ``Ragged`` arrays: int32, int64
 """
 
 import contextlib

@@ -7,10 +7,7 @@ from typing import Any, Self
 
 
 class FirstSignal:
-    """Holds back the first SIGINT or SIGTERM of a ``with`` block until ``deliver`` or the block's end; the second acts at once.
-
-    ``number`` is that of the signal which waits, 0 before. Only the main thread has signals, and one that is ignored stays so.
-    """
+    """Holds back the first SIGINT or SIGTERM, ``number`` (0 before), of the main thread until ``deliver`` or the end."""
 
     def __init__(self, waits: bool = True) -> None:
         self.number = 0

@@ -1,9 +1,7 @@
-"""A training under way, on disk: enough to resume it exactly. It is written whole or not at all, without pickle.
-
-DIRECTORY/
-    state.json                  step, figures, the run's options, its limits and pairs, command, the tensors' file; a CRC-32
-    tensors-STEP.safetensors    weights, the optimizer's running averages, the best weights so far
-    published                   device and inode of the finished model's directory, just before it takes its name
+"""A training under way, on disk: enough to resume it exactly. It is written whole or not at all, without pickle:
+state.json                  step, figures, the run's options, its limits and pairs, command, the tensors' file; a CRC-32
+tensors-STEP.safetensors    weights, the optimizer's running averages, the best weights so far
+published                   device and inode of the finished model's directory, just before it takes its name
 """
 
 import contextlib
@@ -57,10 +55,7 @@ def _identity_of(directory: str) -> bytes:
 
 
 class TrainingState:
-    """The state directory of one training. ``run`` has its options; only a run with the same ones may continue from it.
-
-    ``limits`` say when it is to end; they may change. ``command`` has inputs, preset and settings, to be given again.
-    """
+    """The state of a training on disk. Only a run with the same options ``run`` continues it; ``limits`` may change."""
 
     def __init__(self, directory: str, run: dict[str, Any]) -> None:
         self.directory, self._run = directory, json.loads(json.dumps(run))
