@@ -85,7 +85,7 @@ def generate(model_dir: str, quiet: bool, **settings: Any) -> None:
     that of 'score'. An inverse model reads target phrases and proposes sources; the columns keep their order.
 
     \b
-    phrase-rescore generate -n 5 < phrases
+    phrase-rescore generate -n 5 < phrases.txt
     set -o pipefail; echo 'search' | phrase-rescore generate --random --temperature 0.7 --seed 3
 
     Phrases must be tokenized as in the table, special characters escaped (&apos; &#91;), as Moses' tokenizer.perl does.
