@@ -144,7 +144,7 @@ class PairReader:
         sides = split_fields(line, 2)[:2] if SEPARATOR in line else line.split(b"\t")
         if len(sides) != 2:
             raise RowError(f"no phrase pair in {shown(line)}", "write 'source ||| target', or source, tab, target")
-        return phrase_pair(*sides, self.factors)
+        return phrase_pair(sides[0], sides[1], self.factors)
 
 
 def parsed_lines(lines: Iterable[bytes], parse: Callable[[bytes], T], name: str, at_once: int) -> Iterator[list[T]]:
