@@ -58,7 +58,7 @@ def test_commands_options_and_values_are_completed(line: str) -> None:
 
 @pytest.mark.parametrize("line", [
     pytest.param("phrase-rescore ge", marks=pytest.mark.slow),
-    pytest.param("phrase-rescore train t --init", marks=pytest.mark.slow),
+    pytest.param("phrase-rescore train t --preset ", marks=pytest.mark.slow),
     "phrase-rescore evaluate --set dev ref a=b --ba",
 ])  # fmt: skip
 def test_bash_completes_them(env: dict[str, str], line: str) -> None:

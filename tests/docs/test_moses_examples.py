@@ -151,7 +151,7 @@ def test_the_whole_road_stops_and_goes_on(site: Site) -> None:
     assert site.names() == [*CHECK, "filter filtered.rnn", "mert"]
     assert site.log()[-1] == (
         f"mert {site.folder}/dev.en {site.folder}/dev.fr {site.folder}/moses/bin/moses {site.work}/rnn.ini "
-        f"--working-dir {site.work}/tune.rnn.1 --mertdir {site.folder}/moses/bin --rootdir {site.folder}/moses/detokenizer "
+        f"--working-dir {site.work}/tune.rnn.1 --mertdir {site.folder}/moses/bin --rootdir {site.folder}/moses/scripts "
         f"--decoder-flags -threads 1 {RANGE}"
     )
     assert "TranslationModel0= 0.1 0.1 0.5 0.1 0.04 0\n" in (site.work / "rnn.ini").read_text()

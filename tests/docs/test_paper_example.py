@@ -100,7 +100,7 @@ def test_every_program_of_the_steps_is_asked_for(tmp_path: Path) -> None:
 def test_every_configuration_leads_to_a_page(name: str, tmp_path: Path) -> None:
     """Make knows a rule for every file on the way: a misspelt system or table ends here."""
     command = ["make", "-n", "-r", "-f", PAPER / "experiment.mk", f"CONFIG={PAPER / name}.conf", f"WORK={tmp_path}"]
-    env = {**os.environ, "MOSES_BIN": "/moses/bin", "MOSES_SCRIPTS": "/moses/detokenizer", "FAST_ALIGN": "/fast_align"}
+    env = {**os.environ, "MOSES_BIN": "/moses/bin", "MOSES_SCRIPTS": "/moses/scripts", "FAST_ALIGN": "/fast_align"}
     done = subprocess.run([*command, f"RESULTS={tmp_path}/results"], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "page.py" in done.stdout
