@@ -273,7 +273,7 @@ def test_what_is_not_given_is_that_of_the_interrupted_training(run: Run, trainin
 
 
 def test_minibatches_are_made_ahead_by_one() -> None:
-    """A minibatch is made while the one before is computed, as on a GPU: in the same order, and an error comes at its minibatch."""
+    """A minibatch is made while the one before is computed, as on a GPU. The order stays; an error comes at its minibatch."""
     made: list[int] = []
 
     def batches() -> Iterator[int]:
