@@ -7,7 +7,7 @@ from typing import Any, Self
 
 
 class FirstSignal:
-    """Holds back the first SIGINT or SIGTERM, ``number`` (0 before), of the main thread until ``deliver`` or the end."""
+    """Holds back the main thread's first SIGINT or SIGTERM, ``number``, until ``deliver`` or the end; a second acts at once."""
 
     def __init__(self, waits: bool = True) -> None:
         self.number = 0
