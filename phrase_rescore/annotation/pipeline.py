@@ -95,7 +95,7 @@ def in_order(executor: Workers | Cluster, function: Callable[..., T], blocks: It
 
 
 def first_valid_rows(blocks: Iterator[Block], table: str, drops: bool = False) -> tuple[list[TableRow], Iterator[Block]]:
-    """Return the first valid rows, whose number of scores all rows must have, and the stream. Raises InputError for none."""
+    """Return the first valid rows, whose number of scores all rows must have, and the stream. Raises InputError."""
     ahead, blocks = read_ahead(blocks, JUDGED)
     kind = kind_of_file([row for block in ahead for row in block.rows()])
     if kind not in ("table", None):

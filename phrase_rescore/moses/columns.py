@@ -281,7 +281,7 @@ class TableColumns:
         return list(self.columns[max((column.number for column in self.columns if not column.feature), default=1) :])
 
     def phi(self, number: int | None = None, inverse: bool = False) -> ScoreColumn:
-        """Return the column of φ(target | source), the third, of its ``inverse``, the first, or ``number``. Raises OptionError."""
+        """Return the column of φ(target | source), the third, its ``inverse``, the first, or ``number``. Raises OptionError."""
         name, own = display_name(self.table), [column for column in self.columns if not column.feature]
         if number is not None and number > len(self):
             raise OptionError(f"--phi-column {number}: {name} has {counted(len(self), 'score column')}")

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 
 class FirstSignal:
-    """Holds back the main thread's first SIGINT or SIGTERM, ``number``, until ``deliver`` or the end; a second acts at once."""
+    """Holds back the main thread's first SIGINT or SIGTERM, ``number``, until ``deliver`` or the end; the next acts at once."""
 
     def __init__(self, waits: bool = True) -> None:
         self.number = 0
