@@ -13,7 +13,7 @@ from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.checkpoint import LanguageModel
 from phrase_rescore.nmt import checkpoint as translation
 from phrase_rescore.nmt.checkpoint import Translation
-from phrase_rescore.nn.storage import BITEXT, PAIRS, TEXT, Config, unchanged
+from phrase_rescore.nn.storage import BITEXT, PAIRS, TEXT, Config, numbers_of, unchanged
 from phrase_rescore.rnn import checkpoint
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.training.log import shortfall, training_seconds
@@ -55,7 +55,7 @@ class ModelInfo:
             what, item, amounts = "model", "pair", ["distinct_pairs"]
             sides = [f"{side} words" for side in checkpoint.SIDES]
             vocabularies = list(zip(sides, (model.src_vocab, model.tgt_vocab), model.unk_shares, strict=True))
-        size = f"{model.model.config.parameters():,} in {weights['dtype']}, {counted(len(weights['files']), 'file')}"
+        size = f"{numbers_of(model.model):,} in {weights['dtype']}, {counted(len(weights['files']), 'file')}"
         return [
             f"{self.directory}: a {what}",
             labelled("signature", model.signature),

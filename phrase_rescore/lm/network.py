@@ -61,11 +61,6 @@ class LanguageModelSizes:
     output: int
     tied: bool = False
 
-    def parameters(self) -> int:
-        """Return how many numbers the network has."""
-        K, n, E, H, R = self.vocabulary, self.order, self.embedding, self.hidden, self.output
-        return (K + 1) * E + (n - 1) * H * E + H + R * (H + 1) + (0 if self.tied else K * R) + K
-
     @property
     def missing(self) -> int:
         """The id of a word that a context lacks."""

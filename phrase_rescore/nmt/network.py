@@ -46,14 +46,6 @@ class TranslationSizes:
         """The size of a_j: both directions of a layer that reads the source."""
         return 2 * math.ceil(self.hidden / 2)
 
-    def parameters(self) -> int:
-        """Return how many numbers the network has."""
-        H, E, A = self.hidden, self.embedding, self.annotation
-        source = 2 * sum(ResetAfter.parameters_of(inputs, A // 2, None) for inputs in (E, A))
-        target = sum(ResetAfter.parameters_of(inputs, H, None) for inputs in (E, H + A))
-        words = (self.src_vocabulary + self.tgt_vocabulary) * E + self.tgt_vocabulary
-        return words + source + target + A * H + E * (2 * H + A + 1)
-
 
 class TranslationModel(nn.Module):
     """Gives log p(target | source) of sentence pairs."""

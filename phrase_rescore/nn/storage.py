@@ -31,7 +31,6 @@ _WEIGHTS = "model-00001-of-00001.safetensors"
 
 _WEIGHT_FILE = re.compile(r"[\w.-]+\.safetensors", re.ASCII)  # in the directory, and nowhere else
 _DEPTH = 32  # of the JSON in a config; configs written here have 4
-_MOST_PARAMETERS = 1 << 60  # the numbers of a tensor are counted in 64 bits
 
 DAMAGED = "the model is damaged"
 _TWO_MODELS = "files of two models?"
@@ -39,7 +38,7 @@ _DAMAGED_FILE = "the model is damaged, train or copy it again"
 _OTHER_VERSION = "take the version that made the model, or train it again"
 _READ_AGAIN = "run the command again when it stays as it is"
 
-# A dataclass of whole numbers from 1, of flags, and of names of a structure; ``parameters()``: how many numbers a network has
+# A dataclass of whole numbers from 1, of flags, and of names of a structure
 Sizes = TypeVar("Sizes", bound=Any)
 # A module made from its sizes, ``config``; ``named_weights()``: by the names in the files, as views of the parameters
 Network = TypeVar("Network", bound=Any)
@@ -59,11 +58,16 @@ def save_files(
         "made_by": f"phrase-rescore {__version__}",
         "kind": kind,
         **entries,
-        "weights": {"dtype": "float32", "files": [_WEIGHTS], "parameters": network.config.parameters()},
+        "weights": {"dtype": "float32", "files": [_WEIGHTS], "parameters": numbers_of(network)},
         "training": training,
     }
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
     Path(directory, CONFIG).write_bytes(text.encode("utf-8", "backslashreplace"))  # names of files may not be UTF-8
+
+
+def numbers_of(network: Any) -> int:
+    """Return how many numbers a network has: weights and biases."""
+    return sum(weight.numel() for weight in network.parameters())
 
 
 def signature_of(kind: str, parts: Iterable[str], network: Any, vocabularies: Sequence[Vocabulary]) -> str:
@@ -182,7 +186,6 @@ class Config:
                 require(isinstance(value, bool), f"{self.path}: sizes.{name} is {as_json(value)}, not true or false")
             elif name not in structure:
                 require(is_whole(value, 1), f"{self.path}: sizes.{name} is {as_json(value)}, not a whole number from 1")
-        require(sizes.parameters() <= _MOST_PARAMETERS, f"{self.path}: 'sizes' need more numbers than any file can hold")
         return sizes
 
     def training(self) -> dict[str, Any]:
@@ -256,8 +259,11 @@ def utf8_name(path: str) -> Iterator[str]:
 def load_network(directory: str, config: Config, make: Callable[[Sizes], Network], sizes: Sizes) -> Network:
     """Build the network and fill it from its files, whose headers are compared with its sizes before anything is allocated."""
     files, dtype = config.weights()
-    with torch.device("meta"):
-        expected = {name: list(weight.shape) for name, weight in make(sizes).named_weights()}
+    try:
+        with torch.device("meta"):
+            expected = {name: list(weight.shape) for name, weight in make(sizes).named_weights()}
+    except (RuntimeError, TypeError):  # torch counts in 64 bits
+        raise ModelError(f"{config.path}: 'sizes' need more numbers than any file can hold; {DAMAGED}") from None
     with contextlib.ExitStack() as stack:
         shards: dict[str, Any] = {}  # tensor name: the open file that has it
         for path in (os.path.join(directory, name) for name in files):

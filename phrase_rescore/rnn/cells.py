@@ -61,13 +61,6 @@ class RecurrentCell(nn.Module, ABC):
         """Return the names of the matrices that act on h, and how many rows each has."""
         return {"U": len(cls.GATES) * hidden}
 
-    @classmethod
-    def parameters_of(cls, inputs: int, hidden: int, summary: int | None) -> int:
-        """Return how many numbers a cell of these sizes has."""
-        gates = len(cls.GATES) * hidden
-        own = gates * (inputs + 1) + hidden * sum(cls.recurrent(hidden).values())
-        return own if summary is None else own + gates * summary + hidden * (summary + 1)
-
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield the weights under their names in docs/model.md, as views: of a GRU's parameter W these are W_z, W_r and W."""
         matrices = {"W": ["W"], "b": ["b"], "U": [*self.recurrent(self.hidden)]} | ({"C": ["C"]} if self.has_summary else {})

@@ -50,15 +50,6 @@ class ModelConfig:
             if given not in known:
                 raise OptionError(f"--{option} {given}: no such {option}; known are {', '.join(known)}")
 
-    def parameters(self) -> int:
-        """Return how many numbers the network has."""
-        H, E, M, R = self.hidden, self.embedding, self.maxout, self.rank
-        cells, upper, stacks = CELLS[self.cell], self.layers - 1, len(ENCODERS[self.encoder])
-        encoder = cells.encoder.parameters_of(E, H, None) + upper * cells.encoder.parameters_of(H, H, None)
-        decoder = cells.decoder.parameters_of(E, H, H) + upper * cells.decoder.parameters_of(H, H, H)
-        output = POOL * M * (H + E + H + 1) + R * M + self.tgt_vocabulary * (R + 1)
-        return (self.src_vocabulary + self.tgt_vocabulary) * E + stacks * encoder + H * (stacks * H + 1) + decoder + output
-
 
 @dataclass(frozen=True)
 class PackedPhrases:

@@ -20,7 +20,7 @@ from phrase_rescore.errors import OptionError, RescoreError, writing
 from phrase_rescore.files.locks import lock_name, locked
 from phrase_rescore.files.outputs import check_replaceable, recover_directory, remove_directory
 from phrase_rescore.files.paths import beside, check_outputs
-from phrase_rescore.nn.storage import LOG, atomic_directory, check_target
+from phrase_rescore.nn.storage import LOG, atomic_directory, check_target, numbers_of
 from phrase_rescore.training.config import AnySettings, Observer, Recipe, Settings, in_words
 from phrase_rescore.training.loop import NotFiniteError, Task, Trainer
 from phrase_rescore.training.processes import find_processes, local_device, process_group
@@ -212,8 +212,7 @@ class Session(contextlib.ExitStack):
         threads = machine.threads if machine.device == "cpu" else 1  # a GPU is kept busy by the whole minibatch
         trainer = Trainer(task, recipe, threads=threads, processes=processes, state=state, observer=observer)
         together = f", {processes.size} processes" if processes.size > 1 else ""
-        numbers = sum(weight.numel() for weight in task.module.parameters())
-        observer.say(f"{numbers:,} parameters, {machine.threads} threads{together}, {machine.device}")
+        observer.say(f"{numbers_of(task.module):,} parameters, {machine.threads} threads{together}, {machine.device}")
         try:
             yield trainer
         except KeyboardInterrupt as error:

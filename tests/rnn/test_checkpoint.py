@@ -95,6 +95,7 @@ HUGE = 10**12
     ({"sizes__hidden": 7.0}, "sizes.hidden is 7.0, not a whole number"),
     ({"sizes__hidden": True}, "sizes.hidden is true, not a whole number"),
     ({"sizes__hidden": HUGE}, "'sizes' need more numbers than any file can hold"),
+    ({"sizes__hidden": 10**30}, "'sizes' need more numbers than any file can hold"),
     ({"sizes__hidden": 10**8}, "has shape [7, 5] where config.json says [100000000, 5]"),
     ({"sizes__src_vocabulary": 10**17}, "source.vocab: 12 ids where config.json says 100000000000000000; files of two"),
     ({"factors": ["source", "target"]}, 'factors ["source", "target"] lack source or target'),

@@ -7,6 +7,7 @@ from small_models import encoded
 
 from phrase_rescore.nn import softmax
 from phrase_rescore.nn.softmax import LogNormaliser, cross_entropy
+from phrase_rescore.nn.storage import numbers_of
 from phrase_rescore.rnn.cells import tanh
 from phrase_rescore.rnn.config import PRESETS
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, packed
@@ -18,8 +19,9 @@ def test_paper_preset_has_the_paper_s_sizes_and_parameter_count():
     assert astuple(paper.network) == (*structure, *sizes)
     assert (paper.data.shortlist, paper.recipe.batch_size) == (15_000, 64)
     assert (paper.recipe.optimizer, paper.recipe.objective) == ("adadelta", "sum")
-    config = ModelConfig(15_002, 15_002, **asdict(paper.network))
-    assert config.parameters() == 18_250_600 + 24_002, "weights and biases, with 15,000 words + UNK + EOS a side"
+    with torch.device("meta"):
+        model = RNNEncoderDecoder(ModelConfig(15_002, 15_002, **asdict(paper.network)))
+    assert numbers_of(model) == 18_250_600 + 24_002, "weights and biases, with 15,000 words + UNK + EOS a side"
 
 
 def test_by_hand_with_all_weights_zero_every_word_is_equally_likely():
