@@ -142,10 +142,7 @@ def train_text(inputs: Sequence[str], model_dir: str, config: LanguageModelConfi
             session.observer.say(initialise_from(model, store.vocab, load(start.init_from)))
         device, of_text = config.machine.device, (store.train, store.held_out)
         task = NgramTask(model.to(device), *of_text, recipe.batch_size, recipe.seed, device, regularization)
-        with session.learning(task, recipe) as trainer:
-            model.loss_dtype = torch.bfloat16 if config.machine.precision == "bf16" else None
-            outcome = trainer.fit(session.resumes, evaluate_first=start.init_from is not None, finish=session.finish)
-            model.loss_dtype = None  # what follows is measured in float32
+        with session.learned(task, recipe, evaluate_first=start.init_from is not None) as outcome:
             log_z = centre(task)
         numbers = store.numbers
         summary = {

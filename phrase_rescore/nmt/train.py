@@ -109,11 +109,7 @@ def train_sentences(inputs: Sequence[str], model_dir: str, config: TranslationCo
         device, size = machine.device, recipe.batch_size
         sampled = is_sampled("auto", ids[1], device)
         task = SentenceTask(model.to(device), store.train, store.held_out, size, recipe.seed, device, sampled)
-        vocabs = store.src_vocab, store.tgt_vocab
-        with session.learning(task, recipe) as trainer:
-            model.loss_dtype = torch.bfloat16 if machine.precision == "bf16" else None
-            outcome = trainer.fit(session.resumes, finish=session.finish)
-            model.loss_dtype = None
+        with session.learned(task, recipe) as outcome:
             control, is_blind = task.control() if outcome.best and session.processes.is_first else (None, False)
         summary = {
             "inputs": [os.path.basename(path) for path in inputs],
@@ -126,6 +122,7 @@ def train_sentences(inputs: Sequence[str], model_dir: str, config: TranslationCo
             session.observer.say(f"warning: {found}; train again with --overwrite and a larger --max-time")
         if is_blind:
             session.observer.say("warning: the model hardly reads its source; do the lines of the two files belong together?")
-        translation = Translation(model.to("cpu"), *vocabs, (store.numbers.source_unk, store.numbers.target_unk), summary)
+        vocabs, shares = (store.src_vocab, store.tgt_vocab), (store.numbers.source_unk, store.numbers.target_unk)
+        translation = Translation(model.to("cpu"), *vocabs, shares, summary)
         session.publish(lambda directory: save(translation, directory))
     return translation

@@ -49,12 +49,7 @@ def train_pairs(
             return load(model_dir)
         recipe = session.limited(config.recipe, store.numbers.training, store.numbers.held_out)
         task = make_task(store, config, session.observer.say)
-        model = task.module
-        words = store.src_vocab, store.tgt_vocab
-        with session.learning(task, recipe) as trainer:
-            model.loss_dtype = torch.bfloat16 if machine.precision == "bf16" else None
-            outcome = trainer.fit(session.resumes, evaluate_first=start.init_from is not None, finish=session.finish)
-            model.loss_dtype = None  # what follows is measured in float32
+        with session.learned(task, recipe, evaluate_first=start.init_from is not None) as outcome:
             control, is_blind = task.control() if outcome.best and session.processes.is_first else (None, False)
         used = replace(config, recipe=replace(recipe, softmax="sampled" if task.sampled else "full"))
         summary = {
@@ -70,8 +65,8 @@ def train_pairs(
         if is_blind:
             found = "the model hardly reads its source: held-out pairs cost nearly the same with other sources"
             session.observer.say(f"warning: {found}; check that source and target are aligned row by row, and train longer")
-        shares = store.numbers.source_unk, store.numbers.target_unk
-        checkpoint = Checkpoint(model.to("cpu"), *words, shares, summary, inverse=data.inverse, factors=data.factors)
+        vocabs, shares = (store.src_vocab, store.tgt_vocab), (store.numbers.source_unk, store.numbers.target_unk)
+        checkpoint = Checkpoint(task.module.to("cpu"), *vocabs, shares, summary, inverse=data.inverse, factors=data.factors)
         session.publish(lambda directory: save(checkpoint, directory))
     return checkpoint
 

@@ -22,7 +22,7 @@ from phrase_rescore.files.outputs import check_replaceable, recover_directory, r
 from phrase_rescore.files.paths import beside, check_outputs
 from phrase_rescore.nn.storage import LOG, atomic_directory, check_target, numbers_of
 from phrase_rescore.training.config import AnySettings, Observer, Recipe, Settings, in_words
-from phrase_rescore.training.loop import NotFiniteError, Task, Trainer
+from phrase_rescore.training.loop import NotFiniteError, Outcome, Task, Trainer
 from phrase_rescore.training.processes import find_processes, local_device, process_group
 from phrase_rescore.training.state import TrainingState
 
@@ -111,7 +111,7 @@ class Source(ABC, Generic[Store]):
 
 
 class Session(contextlib.ExitStack):
-    """A training's stay in its model directory, a ``with`` block: ``prepare``, ``learning``, ``publish`` in this order.
+    """A training's stay in its model directory, a ``with`` block: ``prepare``, ``learned``, ``publish`` in this order.
 
     An error leaves no model directory, only the state from which ``resume`` continues, if training had begun. Every process has
     a session; the first prepares the data, reports, writes, and holds the lock of the model directory until the block ends.
@@ -206,15 +206,19 @@ class Session(contextlib.ExitStack):
         return limited
 
     @contextlib.contextmanager
-    def learning(self, task: Task, recipe: Recipe) -> Iterator[Trainer]:
-        """Yield the trainer; on errors say how to continue."""
+    def learned(self, task: Task, recipe: Recipe, evaluate_first: bool = False) -> Iterator[Outcome]:
+        """Train, and yield the outcome while the best weights are measured in float32; on errors say how to continue."""
         state, observer, processes, machine = self.state, self.observer, self.processes, self._settings.machine
         threads = machine.threads if machine.device == "cpu" else 1  # a GPU is kept busy by the whole minibatch
         trainer = Trainer(task, recipe, threads=threads, processes=processes, state=state, observer=observer)
         together = f", {processes.size} processes" if processes.size > 1 else ""
         observer.say(f"{numbers_of(task.module):,} parameters, {machine.threads} threads{together}, {machine.device}")
+        network: Any = task.module
         try:
-            yield trainer
+            network.loss_dtype = torch.bfloat16 if machine.precision == "bf16" else None
+            outcome = trainer.fit(self.resumes, evaluate_first, self.finish)
+            network.loss_dtype = None
+            yield outcome
         except KeyboardInterrupt as error:
             if (step := trainer.saved) is not None and processes.is_first:
                 error.add_note(f"step {step:,} is saved in {state.directory}; the same command with --resume continues")
