@@ -6,7 +6,7 @@ from typing import Any
 from phrase_rescore.data.vocabulary import Vocabulary, untrained_unk
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes
 from phrase_rescore.nn import storage
-from phrase_rescore.nn.storage import DAMAGED, Config, is_share, require
+from phrase_rescore.nn.storage import Config, is_share, require
 
 WORDS = "words.vocab"
 _ACTIVATION = "rectifier"
@@ -46,9 +46,9 @@ def load(directory: str) -> LanguageModel:
         sizes = config.sizes(LanguageModelSizes, {})
         share: Any = config.entries.get("unk_share")
         require(is_share(share), f"{config.path}: 'unk_share' is missing or not a number from 0 to 1")
-        require(sizes.order >= 2, f"{config.path}: sizes.order is {sizes.order}, but an n-gram has at least 2 words; {DAMAGED}")
+        require(sizes.order >= 2, f"{config.path}: sizes.order is {sizes.order}, but an n-gram has at least 2 words")
         fits = sizes.output == sizes.embedding or not sizes.tied
-        require(fits, f"{config.path}: sizes.tied, but sizes.output is not sizes.embedding; {DAMAGED}")
+        require(fits, f"{config.path}: sizes.tied, but sizes.output is not sizes.embedding")
         vocab = storage.read_words(directory, WORDS, sizes.vocabulary)
         network = storage.load_network(directory, config, FeedforwardLM, sizes)
         parts = [f"{name}:{size}" for name, size in asdict(sizes).items() if name != "vocabulary"]

@@ -44,7 +44,7 @@ class TranslationSizes:
     @property
     def annotation(self) -> int:
         """The size of a_j: both directions of a layer that reads the source."""
-        return 2 * math.ceil(self.hidden / 2)
+        return self.hidden + self.hidden % 2
 
 
 class TranslationModel(nn.Module):

@@ -218,3 +218,6 @@ def test_other_commands_refuse_it_and_it_refuses_other_models(run: Run, model: P
     (model / "config.json").write_text(json.dumps(config | {"unk_share": {"source": 2, "target": 0}}))
     with pytest.raises(ModelError, match="unk_share"):
         load(str(model))
+    (model / "config.json").write_text(json.dumps(config | {"sizes": config["sizes"] | {"hidden": 10**400}}))
+    with pytest.raises(ModelError, match="'sizes' need more numbers than any file can hold"):
+        load(str(model))
