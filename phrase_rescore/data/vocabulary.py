@@ -167,7 +167,7 @@ def misfits(unknown: int, words: int, in_training: float) -> list[str]:
     """Return a line if ``too_many_unknown`` of the words of a text are."""
     share = unknown / max(1, words)
     found = f"{share:.1%} of the words are unknown to the model, {in_training:.1%} in its training"
-    return [f"{found}: is this the model's language?"] * too_many_unknown(share, in_training)
+    return [f"{found}: other language, tokenization, or too little text"] * too_many_unknown(share, in_training)
 
 
 def factor_counts(counts: Counter[bytes], factor: int | None, side: str) -> Counter[bytes]:

@@ -50,7 +50,7 @@ def test_lines_in_lines_out(run: Run, lm: Path) -> None:
         known += sum(p for p, i in zip(expected, [*ids, EOS], strict=True) if i != UNK)
     warning, *lines_told = result.err.splitlines()
     share = f"{unknown / (tokens - 6):.1%}"
-    said = "of the words are unknown to the model, 10.0% in its training: is this the model's language?"
+    said = "of the words are unknown to the model, 10.0% in its training: other language, tokenization, or too little text"
     assert warning == f"phrase-rescore: warning: {share} {said}"
     told = dict(line.removeprefix("phrase-rescore: ").split(": ") for line in lines_told)
     assert (int(told["Tokens"]), int(told["OOVs"])) == (tokens, unknown)

@@ -272,7 +272,8 @@ def test_words_of_another_language_are_told_of(run: Run, lm: Path, model_dir: st
     assert "warning" not in known.err
     assert "phrase-rescore: CSLM0: 0.0% unknown words\n" in known.err
     other = run("rescore", "-", "-m", lm, stdin=b"0 ||| a q q q ||| X= 1 ||| 1\n" * 2)
-    told = "CSLM0: 75.0% of the words are unknown to the model, 10.0% in its training: is this the model's language?"
+    found = "CSLM0: 75.0% of the words are unknown to the model, 10.0% in its training"
+    told = f"{found}: other language, tokenization, or too little text"
     assert f"phrase-rescore: warning: {told}" in other.err
     (tmp_path / "source").write_bytes(b"the house\n")
     pairs = run("rescore", "-", "-m", model_dir, "--source", tmp_path / "source",
