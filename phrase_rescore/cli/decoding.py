@@ -98,16 +98,16 @@ def _after_rescore(values: dict[str, Any]) -> str:
     "Most used",
     option(
         "-m --model models", PathName(Role.READ_DIRECTORY, made_by="train-lm CORPUS"), metavar="MODEL", multiple=True,
-        help="A language model, or a model of phrase pairs. May be repeated: each model adds a feature.",
+        help="A model of train-lm, train-nmt or train. May be repeated: each model adds a feature.",
     ),
     options.out_option(),
-    option("--source", FILE, "The decoded text, which models of phrase pairs need. --best then writes as many lines."),
+    option("--source", FILE, "The decoded text, which all but language models need. --best then writes as many lines."),
 )  # fmt: skip
 @option_group(
     "Features",
     option(
         "--label labels", TEXT, "The label of the feature of the first -m, of the second, …, of --scores.  "
-        "[default: CSLM0, …, RNN0, …, SCORE0, …]", "LABEL", multiple=True,
+        "[default: CSLM0, …, NMT0, …, RNN0, …, SCORE0, …]", "LABEL", multiple=True,
     ),
     flag("--whole", "Score source and hypothesis as one pair, not phrase by phrase, with models of pairs."),
     option(
@@ -132,15 +132,16 @@ def rescore(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **chosen
     """Add the scores of models to every entry of NBEST, an n-best list of Moses. Every other byte stays.
 
     \b
-    phrase-rescore rescore dev.nbest.gz -m lm -o dev.lm.nbest.gz
-    phrase-rescore tune dev.lm.nbest.gz --reference dev.fr -o weights.ini
-    phrase-rescore rescore test.nbest.gz -m lm --weights weights.ini --best > test.out
+    phrase-rescore rescore dev.nbest.gz -m lm -m nmt --source dev.en -o dev.all.nbest.gz
+    phrase-rescore tune dev.all.nbest.gz --reference dev.fr -o weights.ini
+    phrase-rescore rescore test.nbest.gz -m lm -m nmt --source test.en --weights weights.ini --best > test.all.out
     phrase-rescore rescore dev.nbest.gz --scores dev.log-p --log -o dev.other.nbest.gz
 
-    A language model adds log p of the hypothesis, natural log, </s> included: CSLM0= -31.4. A model of phrase pairs adds two
-    values, the sums of log p and of unknown words over the phrase pairs, as the columns of annotate do: RNN0= -20.1 1. It
-    needs the segmentation: run moses with -include-segmentation-in-n-best, or with -t. With --whole it needs none and scores
-    sentence pairs; train that model on TSV. --scores adds the numbers of any other program, one for every entry.
+    A language model adds log p of the hypothesis, natural log, </s> included: CSLM0= -31.4. A translation model adds log p of
+    the hypothesis given the source: NMT0= -28.6. A model of phrase pairs adds two values, the sums of log p and of unknown
+    words over the phrase pairs, as the columns of annotate do: RNN0= -20.1 1. It needs the segmentation: run moses with
+    -include-segmentation-in-n-best, or with -t. With --whole it needs none and scores sentence pairs; train that model on
+    TSV. --scores adds the numbers of any other program, one for every entry.
 
     tune writes the INI of --weights; any ini with a section [weight] will do. Its section [weight-file] may name a file of
     sparse weights, lines LABEL W. A sparse feature (its label has an underscore) without a weight counts as 0, with a warning.
@@ -158,7 +159,7 @@ def rescore(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **chosen
 
 @options.command(
     short_help="Find weights on n-best lists of a tuning set.",
-    then="phrase-rescore rescore TEST.NBEST --weights {out} --best -o test.rescored.out, with the -m that made these lists",
+    then="phrase-rescore rescore TEST.NBEST --weights {out} --best -o test.rescored.out, with their -m and --source",
 )
 @click.argument("nbest", type=FILE, metavar="NBEST...", nargs=-1, required=True)
 @option(
@@ -175,9 +176,9 @@ def tune(nbest: tuple[str, ...], reference: str, out: str, quiet: bool, **settin
     """Find the weights with which the best entries of NBEST, n-best lists of a tuning set, have the highest BLEU.
 
     \b
-    phrase-rescore rescore dev.nbest.gz -m lm -o dev.lm.nbest.gz
-    phrase-rescore tune dev.lm.nbest.gz --reference dev.fr -o weights.ini
-    phrase-rescore rescore test.nbest.gz -m lm --weights weights.ini --best > test.out
+    phrase-rescore rescore dev.nbest.gz -m lm -m nmt --source dev.en -o dev.all.nbest.gz
+    phrase-rescore tune dev.all.nbest.gz --reference dev.fr -o weights.ini
+    phrase-rescore rescore test.nbest.gz -m lm -m nmt --source test.en --weights weights.ini --best > test.all.out
 
     The lists may be from Moses or from any decoder that labels features, F0= -3.2. Several lists of the same text are merged.
     INI has a section [weight] with a line LABEL= W … for every feature. Give it to rescore --weights.
