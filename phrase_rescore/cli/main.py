@@ -49,7 +49,7 @@ class Commands(click.Group):
 )
 @click.version_option(__version__, prog_name="phrase-rescore")
 def cli() -> None:
-    """Neural scores for Moses phrase tables (Cho et al., EMNLP 2014).
+    """Neural scores for Moses phrase tables (Cho et al., EMNLP 2014) and n-best lists.
 
     \b
     phrase-rescore train phrase-table.gz
@@ -57,6 +57,14 @@ def cli() -> None:
 
     annotate appends two columns to the scores of every row: the probability p(target | source) and exp(number of
     unknown words). Moses takes the natural logarithm of every column, so MERT tunes log p and the number.
+
+    \b
+    phrase-rescore train-lm train.fr -m lm
+    phrase-rescore train-nmt train.en train.fr -m nmt
+    phrase-rescore rescore dev.nbest.gz -m lm -m nmt --source dev.en -o dev.all.nbest.gz
+    phrase-rescore tune dev.all.nbest.gz --reference dev.fr -o weights.ini
+
+    rescore adds log p of whole sentences to n-best lists, and tune finds the weights: most of the gain.
     """
 
 
