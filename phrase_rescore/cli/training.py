@@ -15,17 +15,11 @@ from phrase_rescore.ranges import FACTORS
 _pairs = TrainingOptions(PRESETS, "MODEL_DIR", "pairs", made_by="train TABLE")
 
 
-def _after_train(values: dict[str, Any]) -> str:
-    if values["form"] == "tsv" or "".join(values["inputs"][:1]).endswith(".tsv"):  # perhaps of sentences
-        return "phrase-rescore rescore dev.nbest.gz -m {model_dir} --whole --source DEV.SOURCE -o dev.rnn.nbest.gz"
-    return "phrase-rescore annotate TABLE -m {model_dir} -o phrase-table.rnn.gz"
-
-
 @options.grouped_command(
     short_help="Train a model on the distinct pairs of phrase tables.",
     usual="model_dir max_time epochs inverse resume finish overwrite on_bad_row shortlist hidden preset precision device "
     "threads quiet",
-    then=_after_train,
+    then="phrase-rescore annotate TABLE -m {model_dir} -o phrase-table.rnn.gz",
 )
 @click.argument("inputs", type=FILE, nargs=-1, metavar="INPUT...")
 @option_group(

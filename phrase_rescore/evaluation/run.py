@@ -17,7 +17,7 @@ import numpy as np
 from sacrebleu.metrics.base import Metric
 
 from phrase_rescore.errors import InputError, OptionError, printable, shown
-from phrase_rescore.evaluation.corpora import USAGE, Segments, SetFiles
+from phrase_rescore.evaluation.corpora import USAGE, Segments, SetFiles, check_lines
 from phrase_rescore.evaluation.counts import METRICS, Basis, EvaluationSettings, OutputStatistics, read_output, write_statistics
 from phrase_rescore.evaluation.significance import Noise, Scorer, bootstrap_p_values, pooled, randomization_p_values
 from phrase_rescore.files.inputs import display_name
@@ -93,11 +93,7 @@ class _Set:
             found = f"set '{files.name}' has no reference, but {display_name(next(iter(texts)))} is text, not statistics"
             raise OptionError(f"{found}; {USAGE}")
         first = next(iter(read))  # a reference, if there is one
-        for path, output in read.items():
-            if len(output) != len(read[first]):
-                found = f"{len(output):,} lines where {display_name(first)} has {len(read[first]):,}"
-                hint = "outputs and references have a line for every segment, in the same order"
-                raise InputError(display_name(path), found, hint)
+        check_lines(read)
         self.warnings = list(_empty_lines(files, texts))  # (file, what about it)
         if settings.detokenize:
             detokenize = Detokenizer(settings.detokenize)

@@ -41,11 +41,6 @@ class TranslationSizes:
     hidden: int
     embedding: int
 
-    @property
-    def annotation(self) -> int:
-        """The size of a_j: both directions of a layer that reads the source."""
-        return self.hidden + self.hidden % 2
-
 
 class TranslationModel(nn.Module):
     """Gives log p(target | source) of sentence pairs."""
@@ -54,20 +49,20 @@ class TranslationModel(nn.Module):
         super().__init__()
         self.config, self.dropout = config, dropout
         self.loss_dtype: torch.dtype | None = None  # of the softmax' products when a gradient is wanted
-        H, E, A = config.hidden, config.embedding, config.annotation
+        H, E, A = config.hidden, config.embedding, config.hidden + config.hidden % 2  # A: half for each direction
         self.src_embedding = nn.Parameter(torch.empty(config.src_vocabulary, E))
         self.tgt_embedding = nn.Parameter(torch.empty(config.tgt_vocabulary, E))
-        self.lower, self.upper = (nn.ModuleList(_cell(inputs, A // 2) for _ in range(2)) for inputs in (E, A))  # both ways
-        self.first, self.second = _cell(E, H), _cell(H + A, H)
+        self.lower, self.upper = (nn.ModuleList(ResetAfter(inputs, A // 2) for _ in range(2)) for inputs in (E, A))  # both ways
+        self.first, self.second = ResetAfter(E, H), ResetAfter(H + A, H)
         self.Q = nn.Parameter(torch.empty(A, H))
         self.O = nn.Parameter(torch.empty(E, 2 * H + A))
         self.b_O = nn.Parameter(torch.empty(E))
         self.b_G = nn.Parameter(torch.empty(config.tgt_vocabulary))
 
     def forward(
-        self, src: PackedPhrases, tgt: PackedPhrases, left_out: Sequence[int] | None = None, seed: Sequence[int] | None = None
+        self, src: PackedPhrases, tgt: PackedPhrases, seed: Sequence[int] | None = None, left_out: Sequence[int] | None = None
     ) -> Tensor:
-        """Return -Σ_n log p(y_n | x_n), a scalar in nats. Seeds: of dropout, and of the words that the softmax is over."""
+        """Return -Σ_n log p(y_n | x_n), a scalar in nats. Seeds: of the words that the softmax is over, of dropout."""
         drop, counts = dropout(self.dropout, left_out, self.b_G.device), tgt.counts
         before = [ids[:n] for ids, n in zip(tgt.ids.split(counts), counts[1:], strict=False)]
         with gathered_gradients(self.loss_dtype):
@@ -110,10 +105,6 @@ class TranslationModel(nn.Module):
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield every weight under its name in the files (docs/nmt-model.md lists them)."""
         return self.named_parameters()
-
-
-def _cell(inputs: int, hidden: int) -> ResetAfter:
-    return ResetAfter(inputs, hidden, summary=None, upper=False)
 
 
 def _outputs(cell: nn.Module, x: Tensor, counts: Sequence[int]) -> Tensor:

@@ -7,7 +7,6 @@ from itertools import islice
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from phrase_rescore.data.prepared import unigram_log_probs
 from phrase_rescore.data.ragged import EncodedPairs
@@ -21,7 +20,6 @@ from phrase_rescore.moses.table import words
 from phrase_rescore.nmt.checkpoint import Translation, load, save
 from phrase_rescore.nmt.config import TranslationConfig
 from phrase_rescore.nmt.network import TranslationModel, TranslationSizes, initialise
-from phrase_rescore.rnn.network import packed
 from phrase_rescore.rnn.prepare import PairSource
 from phrase_rescore.rnn.task import Part, PhrasePairTask, is_sampled
 from phrase_rescore.training.config import Observer
@@ -81,12 +79,7 @@ class SentenceTask(PhrasePairTask[TranslationModel]):
 
     def parts(self, batch: EncodedPairs, parts: int, step: int = 0, done: float = 1.0) -> list[Part]:
         cut = super().parts(batch, parts, step, done)
-        return [part._replace(dropout=(self.seed, step, number)) for number, part in enumerate(cut)]
-
-    def loss(self, module: nn.Module, part: Part) -> Tensor:
-        if not len(part.pairs):
-            return super().loss(module, part)
-        return module(*packed(part.pairs, self.device), part.dropout, part.seed)  # type: ignore[no-any-return]
+        return [part._replace(seeds=(*part.seeds, (self.seed, step, number))) for number, part in enumerate(cut)]
 
 
 def train_sentences(inputs: Sequence[str], model_dir: str, config: TranslationConfig, observer: Observer | None) -> Translation:
@@ -110,7 +103,8 @@ def train_sentences(inputs: Sequence[str], model_dir: str, config: TranslationCo
         sampled = is_sampled("auto", ids[1], device)
         task = SentenceTask(model.to(device), store.train, store.held_out, size, recipe.seed, device, sampled)
         with session.learned(task, recipe) as outcome:
-            control, is_blind = task.control() if outcome.best and session.processes.is_first else (None, False)
+            remedy = "check that the lines of the two files belong together, and train longer"
+            control = task.control(session.observer.say, remedy) if outcome.best and session.processes.is_first else None
         summary = {
             "inputs": [os.path.basename(path) for path in inputs],
             "distinct_pairs": {"training": store.numbers.training, "held_out": store.numbers.held_out},
@@ -120,8 +114,6 @@ def train_sentences(inputs: Sequence[str], model_dir: str, config: TranslationCo
         }
         if found := shortfall(summary):
             session.observer.say(f"warning: {found}; train again with --overwrite and a larger --max-time")
-        if is_blind:
-            session.observer.say("warning: the model hardly reads its source; do the lines of the two files belong together?")
         vocabs, shares = (store.src_vocab, store.tgt_vocab), (store.numbers.source_unk, store.numbers.target_unk)
         translation = Translation(model.to("cpu"), *vocabs, shares, summary)
         session.publish(lambda directory: save(translation, directory))

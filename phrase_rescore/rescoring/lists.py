@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.errors import InputError, Progress, RowError, counted, printable
-from phrase_rescore.evaluation.corpora import Segments, read_lines, segments_of
+from phrase_rescore.evaluation.corpora import Segments
 from phrase_rescore.evaluation.counts import EvaluationSettings
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.moses.hypotheses import Entry, of_each, read_entries
@@ -50,28 +50,8 @@ class Counter:
 
     def __call__(self, segment: int, hypothesis: str) -> list[int]:
         """Return the lengths of hypothesis and reference, the matches and the n-grams of one to four words."""
-        words = self._bleu._preprocess_segment(hypothesis).split()
-        most, lengths = self._references[segment].values()
-        matches, seen = [0] * 4, dict[tuple[str, ...], int]()
-        for first in range(len(words)):
-            for n in range(min(4, len(words) - first)):
-                ngram = tuple(words[first : first + n + 1])
-                if ngram not in most:  # nor any longer one
-                    break
-                seen[ngram] = times = seen.get(ngram, 0) + 1
-                matches[n] += times <= most[ngram]
-        totals = [max(0, len(words) - n) for n in range(4)]
-        return [len(words), self._bleu._get_closest_ref_len(len(words), lengths), *matches, *totals]
-
-
-def read_references(paths: Sequence[str]) -> list[Segments]:
-    """Read references of the same text. Raises InputError if they have different numbers of lines."""
-    references = [segments_of(display_name(path), read_lines(path)) for path in paths]
-    for path, segments in zip(paths, references, strict=True):
-        if len(segments) != len(references[0]):
-            found = f"{counted(len(segments), 'line')} where {display_name(paths[0])} has {len(references[0]):,}"
-            raise InputError(display_name(path), found, "references have a line for every segment, in the same order")
-    return references
+        text = self._bleu._preprocess_segment(hypothesis)
+        return list(self._bleu._compute_segment_statistics(text, self._references[segment]))
 
 
 class Reader:

@@ -17,17 +17,17 @@ from operator import itemgetter
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from phrase_rescore.errors import InputError, Progress, counted, printable
+from phrase_rescore.evaluation.corpora import check_lines, read_lines, segments_of
 from phrase_rescore.evaluation.significance import LEVEL, randomization_p_values
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import check_one_stream
 from phrase_rescore.moses.hypotheses import as_value
 from phrase_rescore.ranges import RESTARTS, SEEDS, Checked, ranged
-from phrase_rescore.rescoring.lists import Floats, Lists, Reader, Rows, given_weights, read_references
+from phrase_rescore.rescoring.lists import Floats, Lists, Reader, Rows, given_weights
 
 SHARPNESS, STEPS = (30.0, 90.0), 30  # Σ|w| where each climb starts; its steps
 ROUNDS, LEAST = 30, 0.002  # of line searches along all directions: at most so many, while BLEU rises by so much
@@ -35,7 +35,6 @@ WIDTH = 1e-6  # of the interval of γ in which the best choice does not change, 
 EXACT = 1e-3  # standard deviations of the totals: what is less is rounding
 TINY = 1e-9
 SHUFFLES = 10_000
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -210,7 +209,7 @@ def start_of(lists: Lists, labels: Sequence[bytes]) -> tuple[Floats, list[bytes]
     return weights / np.where(scale > 0, scale, 1), [label for label in differing if label not in counting]
 
 
-def gain_over(lists: Lists, kept: Flags, start: Floats, tune: Callable[[Lists, Floats], Floats]) -> tuple[float, float]:
+def gain_over(lists: Lists, kept: Rows, start: Floats, tune: Callable[[Lists, Floats], Floats]) -> tuple[float, float]:
     """Return the gain in BLEU of weights tuned on one half of the segments and judged on the other, and its p value.
 
     It is the gain over weights tuned on the features that are ``kept``, or, if these are all, over the totals.
@@ -218,7 +217,7 @@ def gain_over(lists: Lists, kept: Flags, start: Floats, tune: Callable[[Lists, F
     before, after = list[Floats](), list[Floats]()
     for train, test in permutations((lists.half(0), lists.half(1))):
         places, base = test.places(), test.totals
-        if not kept.all():
+        if len(kept) < len(start):
             base = test.features[:, kept] @ tune(train._replace(features=train.features[:, kept]), start[kept])
         before.append(test.counts[chosen(base, places)])
         after.append(test.counts[chosen(test.features @ tune(train, start), places)])
@@ -230,8 +229,9 @@ def gain_over(lists: Lists, kept: Flags, start: Floats, tune: Callable[[Lists, F
 def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], object]) -> TuneSummary:
     """Find weights and write them. Raises InputError, with the line, for bad lists, OptionError for options that do not fit."""
     check_one_stream(*options.nbest, *options.references, options.weights)
-    references = read_references(options.references)
-    reader = Reader(references, options.tokenize)
+    references = {path: segments_of(display_name(path), read_lines(path)) for path in options.references}
+    check_lines(references)
+    reader = Reader(list(references.values()), options.tokenize)
     for path in options.nbest:
         reader.read(path, on_read)
     lists, labels = reader.lists(), [label for label, n in reader.shape.items() for _ in range(n)]
@@ -251,11 +251,11 @@ def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], 
         new=tuple(map(printable, new)),
         constant=tuple(printable(label) for label in reader.shape if not scale[[of == label for of in labels]].any()),
     )  # fmt: skip
-    if missing := len(references[0]) - len(places):
+    if missing := len(references[options.references[0]]) - len(places):
         summary.warnings.append(f"no entry for {counted(missing, 'line')} of the reference; BLEU is of the others")
     if len(places) > 1:
         tune_half = partial(tuned, restarts=options.restarts // 2, seed=options.seed, on_climb=on_climb)
-        summary.gain, summary.p = gain_over(lists, np.array([label not in new for label in labels]), start, tune_half)
+        summary.gain, summary.p = gain_over(lists, np.flatnonzero([label not in new for label in labels]), start, tune_half)
     command = ["phrase-rescore", "tune", *options.nbest, "--reference", ",".join(options.references)]
     with atomic_output(options.out) as stream:
         stream.write(f"# {printable(shlex.join(command), 1000)}: BLEU {summary.bleu:.2f}\n[weight]\n".encode())

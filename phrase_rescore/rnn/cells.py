@@ -41,7 +41,7 @@ class RecurrentCell(nn.Module, ABC):
     START: ClassVar[dict[str, float]] = {}  # biases that do not start at 0
     U: Tensor
 
-    def __init__(self, inputs: int, hidden: int, summary: int | None, upper: bool) -> None:
+    def __init__(self, inputs: int, hidden: int, summary: int | None = None, upper: bool = False) -> None:
         super().__init__()
         self.hidden, self.has_summary = hidden, summary is not None
         gates = len(self.GATES) * hidden

@@ -1,7 +1,7 @@
 """The task of training on phrase pairs: random minibatches, the loss of the paper, the held-out measure."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -52,14 +52,13 @@ def is_sampled(softmax: str, words: int, device: str) -> bool:
 
 
 class Part(NamedTuple):
-    """Pairs of a minibatch, and the seed of the words drawn for their softmax; None: it is over all words."""
+    """Pairs of a minibatch, and seeds: of the words drawn for their softmax, None if it is over all, and of dropout if any."""
 
     pairs: EncodedPairs
-    seed: tuple[int, ...] | None = None
-    dropout: tuple[int, ...] | None = None  # the seed of what is left out, where the network leaves out something
+    seeds: tuple[tuple[int, ...] | None, ...] = ()
 
 
-Network = TypeVar("Network", bound=nn.Module)  # from what ``packed`` returns and a seed to the summed loss
+Network = TypeVar("Network", bound=nn.Module)  # from what ``packed`` returns and seeds to the summed loss
 
 
 class PhrasePairTask(Generic[Network]):
@@ -83,23 +82,25 @@ class PhrasePairTask(Generic[Network]):
             order = np.lexsort((batch.src.lengths, batch.tgt.lengths))
             cut = [batch.take(np.sort(order[i::parts])) for i in range(parts)]
         sampled = self.sampled and done < SAMPLED
-        return [Part(pairs, (self.seed, step, number) if sampled else None) for number, pairs in enumerate(cut)]
+        return [Part(pairs, ((self.seed, step, number) if sampled else None,)) for number, pairs in enumerate(cut)]
 
     def loss(self, module: nn.Module, part: Part) -> Tensor:
         """Return the negative log-likelihood of the pairs in nats, a scalar."""
         if not len(part.pairs):  # fewer pairs than parts: nothing to add, but every process must take part in the backward pass
             return module(*packed(self.pairs.take(np.arange(1)), self.device)) * 0.0  # type: ignore[no-any-return]
-        return module(*packed(part.pairs, self.device), part.seed)  # type: ignore[no-any-return]
+        return module(*packed(part.pairs, self.device), *part.seeds)  # type: ignore[no-any-return]
 
     def evaluate(self) -> dict[str, float] | None:
         """Return the held-out figures, None if no pairs are held out."""
         return held_out_figures(self.module, self.held_out, self.device) if len(self.held_out) else None
 
-    def control(self) -> tuple[dict[str, float] | None, bool]:
-        """Return the held-out figures with other sources of equal length, None without such, and if these cost hardly more."""
+    def control(self, say: Callable[[str], None], remedy: str) -> dict[str, float] | None:
+        """Return the held-out figures with other sources of equal length, None without such. Warn if they cost hardly more."""
         exchanged, rows = with_other_sources(self.held_out)
         if not len(rows):
-            return None, False
+            return None
         figures = held_out_figures(self.module, exchanged, self.device)
         loss = held_out_figures(self.module, self.held_out.take(rows), self.device)["loss"]
-        return figures, len(rows) >= _FEWEST and figures["loss"] < (1 + _READS) * loss
+        if len(rows) >= _FEWEST and figures["loss"] < (1 + _READS) * loss:
+            say(f"warning: the model hardly reads its source: held-out pairs cost nearly the same with other sources; {remedy}")
+        return figures

@@ -50,7 +50,8 @@ def train_pairs(
         recipe = session.limited(config.recipe, store.numbers.training, store.numbers.held_out)
         task = make_task(store, config, session.observer.say)
         with session.learned(task, recipe, evaluate_first=start.init_from is not None) as outcome:
-            control, is_blind = task.control() if outcome.best and session.processes.is_first else (None, False)
+            remedy = "check that source and target are aligned row by row, and train longer"
+            control = task.control(session.observer.say, remedy) if outcome.best and session.processes.is_first else None
         used = replace(config, recipe=replace(recipe, softmax="sampled" if task.sampled else "full"))
         summary = {
             "inputs": [os.path.basename(path) for path in inputs],
@@ -62,9 +63,6 @@ def train_pairs(
         }
         if found := shortfall(summary):
             session.observer.say(f"warning: {found}; train again with --overwrite and a larger --max-time")
-        if is_blind:
-            found = "the model hardly reads its source: held-out pairs cost nearly the same with other sources"
-            session.observer.say(f"warning: {found}; check that source and target are aligned row by row, and train longer")
         vocabs, shares = (store.src_vocab, store.tgt_vocab), (store.numbers.source_unk, store.numbers.target_unk)
         checkpoint = Checkpoint(task.module.to("cpu"), *vocabs, shares, summary, inverse=data.inverse, factors=data.factors)
         session.publish(lambda directory: save(checkpoint, directory))

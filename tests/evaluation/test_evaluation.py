@@ -295,7 +295,7 @@ def test_files_of_other_lengths(run: Run) -> None:
     for args, text in (
         (["ref", "a=all,long"], "long: 5 lines where ref has 4"),
         (["ref,long", "a=all"], "long: 5 lines where ref has 4"),
-        (["long", "a=-"], "<stdin>: 1 lines where long has 5"),
+        (["long", "a=-"], "<stdin>: 1 line where long has 5"),
     ):
         assert run("evaluate", "--set", "d", *args, stdin=b"x") == (1, b"", f"phrase-rescore: error: {text}; {hint}\n")
 

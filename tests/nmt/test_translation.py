@@ -57,7 +57,7 @@ def oracle(model: TranslationModel, src: list[int], tgt: list[int]) -> float:
     def both_ways(layer: str, xs: list[Array]) -> list[Array]:
         outs = []
         for number, order in ((0, 1), (1, -1)):
-            h, states = np.zeros(model.config.annotation // 2), list[Array]()
+            h, states = np.zeros(-(-model.config.hidden // 2)), list[Array]()
             for x in xs[::order]:
                 h = gru(x, h, f"{layer}.{number}")
                 states.append(h)
@@ -103,7 +103,7 @@ def test_dropout_and_drawn_words_depend_on_their_seeds_alone(monkeypatch: pytest
         losses = [model(*packed(pairs), *[None] * place, seed).item() for seed in ((1, 2), (1, 2), (1, 3), (1, 4), None)]
         assert losses[0] == losses[1]
         assert len(set(losses)) == 4
-    drawn = [model(*packed(pairs), None, (1, i)).item() for i in range(300)]
+    drawn = [model(*packed(pairs), (1, i)).item() for i in range(300)]
     assert np.mean(drawn) == pytest.approx(losses[-1], rel=0.03)  # over all words
 
 

@@ -179,7 +179,7 @@ def test_lists_that_cannot_be_used(run: Run, here: Path, lines: str, said: str) 
 def test_references_and_weights_that_do_not_fit(run: Run, here: Path) -> None:
     Path("list").write_text(BY_HAND)
     Path("short").write_text("a\n")
-    assert "short: 1 line where ref has 3; references have a line" in run("tune", "list", "--reference", "ref,short").err
+    assert "short: 1 line where ref has 3; outputs and references have a line" in run("tune", "list", "--reference", "ref,short").err
     assert run("tune", "list", "--reference", "ref,").status == 2
     assert "two inputs are '-'" in run("tune", "-", "--reference", "-").err
     for text, said in (
