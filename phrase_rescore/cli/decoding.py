@@ -73,7 +73,7 @@ def export_lm(lm: str, out: str, quiet: bool) -> None:
     """Write a language model in NPLM's text format. Moses reads it if it was built --with-nplm.
 
     \b
-    phrase-rescore export-lm -m lm -o lm.nplm
+    phrase-rescore export-lm -m nlm -o lm.nplm
 
     moses-ini --lm writes the lines of moses.ini that load it. Without such a Moses, rescore adds the model's scores to
     n-best lists.
@@ -132,9 +132,9 @@ def rescore(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **chosen
     """Add the scores of models to every entry of NBEST, an n-best list of Moses. Every other byte stays.
 
     \b
-    phrase-rescore rescore dev.nbest.gz -m lm -m nmt --source dev.en -o dev.all.nbest.gz
+    phrase-rescore rescore dev.nbest.gz -m nlm -m nmt --source dev.en -o dev.all.nbest.gz
     phrase-rescore tune dev.all.nbest.gz --reference dev.fr -o weights.ini
-    phrase-rescore rescore test.nbest.gz -m lm -m nmt --source test.en --weights weights.ini --best > test.all.out
+    phrase-rescore rescore test.nbest.gz -m nlm -m nmt --source test.en --weights weights.ini --best > test.all.out
     phrase-rescore rescore dev.nbest.gz --scores dev.log-p --log -o dev.other.nbest.gz
 
     A language model adds log p of the hypothesis, natural log, </s> included: CSLM0= -31.4. A translation model adds log p of
@@ -176,9 +176,9 @@ def tune(nbest: tuple[str, ...], reference: str, out: str, quiet: bool, **settin
     """Find the weights with which the best entries of NBEST, n-best lists of a tuning set, have the highest BLEU.
 
     \b
-    phrase-rescore rescore dev.nbest.gz -m lm -m nmt --source dev.en -o dev.all.nbest.gz
+    phrase-rescore rescore dev.nbest.gz -m nlm -m nmt --source dev.en -o dev.all.nbest.gz
     phrase-rescore tune dev.all.nbest.gz --reference dev.fr -o weights.ini
-    phrase-rescore rescore test.nbest.gz -m lm -m nmt --source test.en --weights weights.ini --best > test.all.out
+    phrase-rescore rescore test.nbest.gz -m nlm -m nmt --source test.en --weights weights.ini --best > test.all.out
 
     The lists may be from Moses or from any decoder that labels features, F0= -3.2. Several lists of the same text are merged.
     INI has a section [weight] with a line LABEL= W … for every feature. Give it to rescore --weights.

@@ -59,9 +59,9 @@ def cli() -> None:
     unknown words). Moses takes the natural logarithm of every column, so MERT tunes log p and the number.
 
     \b
-    phrase-rescore train-lm train.fr -m lm
+    phrase-rescore train-lm train.fr -m nlm
     phrase-rescore train-nmt train.en train.fr -m nmt
-    phrase-rescore rescore dev.nbest.gz -m lm -m nmt --source dev.en -o dev.all.nbest.gz
+    phrase-rescore rescore dev.nbest.gz -m nlm -m nmt --source dev.en -o dev.all.nbest.gz
     phrase-rescore tune dev.all.nbest.gz --reference dev.fr -o weights.ini
 
     rescore adds log p of whole sentences to n-best lists, and tune finds the weights: most of the gain.

@@ -48,8 +48,8 @@ def score_lm(text: str, lm: str, **settings: Any) -> None:
     included, tab, the number of words that the model does not know.
 
     \b
-    phrase-rescore score-lm dev.fr -m lm > dev.scores
-    set -o pipefail; echo 'bonjour à tous' | phrase-rescore score-lm -m lm --per-word
+    phrase-rescore score-lm dev.fr -m nlm > dev.scores
+    set -o pipefail; echo 'bonjour à tous' | phrase-rescore score-lm -m nlm --per-word
 
     At the end standard error shows the perplexity of the text, as KenLM's query does: with unknown words (OOVs), scored as
     the unknown word, and without them.

@@ -191,8 +191,8 @@ def train_lm(inputs: tuple[str, ...], lm: str, quiet: bool, **chosen: Any) -> No
     zstandard; '-' is standard input.
 
     \b
-    phrase-rescore train-lm train.fr -m lm --max-time 30m
-    set -o pipefail; zcat mono.fr.gz | phrase-rescore train-lm train.fr - -m lm
+    phrase-rescore train-lm train.fr -m nlm --max-time 30m
+    set -o pipefail; zcat mono.fr.gz | phrase-rescore train-lm train.fr - -m nlm
 
     The network is that of NPLM: n-grams, two rectified layers, a softmax over the words. export-lm writes it for the feature
     NeuralLM of Moses. At the end train-lm shows the held-out negative log-likelihood per word (nats) and perplexity, with </s>.

@@ -52,7 +52,7 @@ BANNED = "anew|go(es|ing)? on|of which|ours|stands? twice|on end|tells? of|said 
 BANNED += "|(?<!there )(is|are) no (?!more|longer)\\w"
 PAIRS = 300
 MODELS = ("phrase-rescore-model", "model-500", "model-1000", "forward", "inverse")
-LANGUAGE_MODELS = ("phrase-rescore-lm", "lm")
+LANGUAGE_MODELS = ("phrase-rescore-lm", "nlm")
 SETS = {
     "dev.fr": ("dev.out", "dev.rnn.out"),
     "test.fr": ("test.out", "test.rnn.out", *(f"{system}.{run}.out" for system in ("base", "rnn") for run in (1, 2, 3))),
