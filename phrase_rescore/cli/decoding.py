@@ -159,7 +159,7 @@ def rescore(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **chosen
 
 @options.command(
     short_help="Find weights on n-best lists of a tuning set.",
-    then="phrase-rescore rescore TEST.NBEST --weights {out} --best -o test.rescored.out, with the same -m, and --source",
+    then="phrase-rescore rescore TEST.NBEST -m MODEL ... --source TEST.SOURCE --weights {out} --best -o test.rescored.out",
 )
 @click.argument("nbest", type=FILE, metavar="NBEST...", nargs=-1, required=True)
 @option(

@@ -97,6 +97,8 @@ def _notes(result: Evaluation, mark: str) -> Iterator[tuple[str, str]]:
 def _noise(of_set: SetScores, baseline: str) -> Iterator[tuple[str, str]]:
     noise = of_set.noise()
     if not noise:
+        if of_set.comparisons(baseline):
+            yield f"noise, {of_set.files.name}", "that of tuning is unknown from one run each; tune every system three times"
         return
 
     def listed(figures: Iterable[float]) -> str:

@@ -34,7 +34,7 @@ ROUNDS, LEAST = 30, 0.002  # of line searches along all directions: at most so m
 WIDTH = 1e-6  # of the interval of γ in which the best choice does not change, at least
 EXACT = 1e-3  # standard deviations of the totals: what is less is rounding
 TINY = 1e-9
-SHUFFLES = 10_000
+RARE = 0.01  # of the segments: a weight that fewer decide on would be learnt by heart
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class TuneSummary:
     new: tuple[str, ...] = ()  # labels that the totals do not count: the gain is over weights tuned without them,
     gain: float = 0.0  # else over the totals
     p: float = 1.0
-    constant: tuple[str, ...] = ()
+    constant: tuple[str, ...] = ()  # what decides in RARE of the segments or fewer: labels, with numbers of their values
     warnings: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
@@ -77,7 +77,7 @@ class TuneSummary:
             judged = "judged on the halves that the weights were not tuned on"
             said.append(f"gain {self.gain:+.2f} BLEU over {over}, {judged} (p = {self.p:.4f}): {verdict}")
         if self.constant:
-            said.append(f"{', '.join(self.constant)}: the same in all entries of each segment, so the weight is 0")
+            said.append(f"{', '.join(self.constant)}: the same in all entries of nearly every segment, so the weight is 0")
         return said
 
 
@@ -167,18 +167,19 @@ def searched(features: Floats, counts: Floats, start: Floats, rng: np.random.Gen
     return weights, highest
 
 
-def scaled(lists: Lists) -> tuple[Floats, Floats]:
-    """Return the features less their means in each segment, in standard deviations, and these; 0 of those that never differ."""
+def scaled(lists: Lists, least: float = 0.0) -> tuple[Floats, Floats]:
+    """Return centred features in standard deviations, and these: 0 for what differs in at most ``least`` of the segments."""
     means = [np.bincount(lists.segment, column) / np.bincount(lists.segment) for column in lists.features.T]
     centred = lists.features - np.stack(means, axis=1)[lists.segment]
-    scale = centred.std(0)
-    scale[scale <= TINY * np.abs(lists.features).max(0)] = 0
+    scale, differs = centred.std(0), np.abs(centred) > TINY * np.abs(lists.features).max(0)
+    segments = np.array([len(np.unique(lists.segment[rows])) for rows in differs.T])
+    scale[segments <= least * (lists.segment[-1] + 1)] = 0
     return centred / np.where(scale > 0, scale, np.inf), scale
 
 
 def tuned(lists: Lists, start: Floats, restarts: int, seed: int, on_climb: Callable[[], object]) -> Floats:
     """Return the weights of the highest BLEU that climbs from ``start`` and from random ones reach: (features,), Σ|w| = 1."""
-    features, scale = scaled(lists)
+    features, scale = scaled(lists, RARE)
     places, rng = lists.places(), np.random.default_rng(seed)
     flat = torch.from_numpy(features), torch.from_numpy(lists.counts), torch.from_numpy(lists.segment)
     padded, of_padded = features[places], lists.counts[places]
@@ -222,7 +223,7 @@ def gain_over(lists: Lists, kept: Rows, start: Floats, tune: Callable[[Lists, Fl
         before.append(test.counts[chosen(base, places)])
         after.append(test.counts[chosen(test.features @ tune(train, start), places)])
     a, b = np.concatenate(before), np.concatenate(after)
-    p = randomization_p_values([a[None]], [b[None]], [lambda sums: float(bleu(np.array(sums)))], SHUFFLES, 1)[0]
+    p = randomization_p_values([a[None]], [b[None]], [lambda sums: float(bleu(np.array(sums)))], 10_000, 1)[0]
     return float(bleu(b.sum(0)) - bleu(a.sum(0))), p
 
 
@@ -235,7 +236,8 @@ def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], 
     for path in options.nbest:
         reader.read(path, on_read)
     lists, labels = reader.lists(), [label for label, n in reader.shape.items() for _ in range(n)]
-    places, scale = lists.places(), scaled(lists)[1]
+    numbered = [f"{printable(label)}{f' {k}' * (n > 1)}" for label, n in reader.shape.items() for k in range(1, n + 1)]
+    places, scale = lists.places(), scaled(lists, RARE)[1]
     if not scale.any():
         found = "all entries of a segment have the same features"
         raise InputError(display_name(options.nbest[0]), found, "pass lists of more hypotheses")
@@ -249,7 +251,7 @@ def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], 
         bleu_of_totals=float(bleu(lists.counts[chosen(lists.totals, places)].sum(0))),
         bleu=float(bleu(lists.counts[chosen(lists.features @ weights, places)].sum(0))),
         new=tuple(map(printable, new)),
-        constant=tuple(printable(label) for label in reader.shape if not scale[[of == label for of in labels]].any()),
+        constant=tuple(name for name, size in zip(numbered, scale, strict=True) if not size),
     )  # fmt: skip
     if missing := len(references[options.references[0]]) - len(places):
         summary.warnings.append(f"no entry for {counted(missing, 'line')} of the reference; BLEU is of the others")

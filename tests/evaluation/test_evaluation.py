@@ -215,6 +215,7 @@ BLEU, dev         nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:V
 BLEU, test        nrefs:2|case:mixed|eff:no|tok:none|smooth:exp|version:V
 text              as it is
 ±                 mean and standard deviation of tuning runs: a|b 2 on test
+noise, dev        that of tuning is unknown from one run each; tune every system three times
 noise, test       standard deviation of tuning runs, pooled over systems: TER 7.07, BLEU 11.48 (1 degree of freedom)
 detectable, test  smallest true difference that 2 runs against 2 detect: TER 99.58, BLEU 161.72 (two-sided 0.05, power 0.8)
 p bootstrap       sacrebleu's paired bootstrap, 200 resamples, seed 12345
@@ -236,6 +237,7 @@ MARKDOWN = """\
 - test: 4 segments, 1 reference
 - BLEU: `nrefs:1|case:lc|eff:no|tok:13a|smooth:exp|version:V`
 - text: as it is
+- noise, test: that of tuning is unknown from one run each; tune every system three times
 - p bootstrap: sacrebleu's paired bootstrap, 200 resamples, seed 9
 - p randomization: approximate randomization (Clark et al. 2011), 200 shuffles, seed 9
 """
