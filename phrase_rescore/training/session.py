@@ -16,7 +16,7 @@ from phrase_rescore import runtime
 from phrase_rescore._version import __version__
 from phrase_rescore.data.prepared import Fingerprint, Layout, Store
 from phrase_rescore.data.sorting import scratch_name
-from phrase_rescore.errors import OptionError, RescoreError, writing
+from phrase_rescore.errors import OptionError, RescoreError, counted, writing
 from phrase_rescore.files.locks import lock_name, locked
 from phrase_rescore.files.outputs import check_replaceable, recover_directory, remove_directory
 from phrase_rescore.files.paths import beside, check_outputs
@@ -211,8 +211,8 @@ class Session(contextlib.ExitStack):
         state, observer, processes, machine = self.state, self.observer, self.processes, self._settings.machine
         threads = machine.threads if machine.device == "cpu" else 1  # a GPU is kept busy by the whole minibatch
         trainer = Trainer(task, recipe, threads=threads, processes=processes, state=state, observer=observer)
-        together = f", {processes.size} processes" if processes.size > 1 else ""
-        observer.say(f"{numbers_of(task.module):,} parameters, {machine.threads} threads{together}, {machine.device}")
+        together = counted(machine.threads, "thread") + f", {processes.size} processes" * (processes.size > 1)
+        observer.say(f"{numbers_of(task.module):,} parameters, {together}, {machine.device}")
         network: Any = task.module
         try:
             network.loss_dtype = torch.bfloat16 if machine.precision == "bf16" else None

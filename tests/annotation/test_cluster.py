@@ -159,12 +159,10 @@ def test_workers_that_lack_the_model_are_sent_it(
     assert [line for line in annotation.said if "sending the model to workers that lack it" in line and told in line]
 
 
-def test_a_killed_client_goes_on(
-    dask: Cluster, table: Path, model_dir: str, expected: bytes, tmp_path: Path, run: Run, warm_python: str
-) -> None:
+def test_a_killed_client_goes_on(dask: Cluster, table: Path, model_dir: str, expected: bytes, tmp_path: Path, run: Run) -> None:
     out = tmp_path / "out"
     command = ["annotate", str(table), "-m", model_dir, "-o", str(out), "--block-size", str(BLOCK), "--cluster", dask.address]
-    client = subprocess.Popen([warm_python, "-m", "phrase_rescore", *command, "-q"])
+    client = subprocess.Popen([sys.executable, "-m", "phrase_rescore", *command, "-q"])  # a warm one outlives its caller
     partial = tmp_path / "out.partial"
     wait_for(lambda: partial.exists() and partial.stat().st_size > 2000)
     client.kill()
