@@ -107,6 +107,16 @@ def test_dropout_and_drawn_words_depend_on_their_seeds_alone(monkeypatch: pytest
     assert np.mean(drawn) == pytest.approx(losses[-1], rel=0.03)  # over all words
 
 
+def test_what_is_dropped_depends_on_seed_step_and_part() -> None:
+    model, pairs = small_model(), EncodedPairs(Ragged.of([[2, 3]] * 4), Ragged.of([[3, 4]] * 4))
+    task = SentenceTask(model, pairs, pairs, 4, seed=1)
+    first, second = task.parts(pairs, 2, step=7)
+    assert (first.seeds, second.seeds) == ((None, (1, 7, 0)), (None, (1, 7, 1)))
+    losses = [task.loss(model, part).item() for part in (first, second)]
+    assert losses == [model(*packed(part.pairs), None, part.seeds[1]).item() for part in (first, second)]
+    assert losses[0] != losses[1]  # of the same pairs
+
+
 def test_a_pass_has_every_pair_once_in_minibatches_of_like_lengths() -> None:
     """And a training that continues has the minibatches that one without a stop has."""
     rng = np.random.default_rng(1)
@@ -129,6 +139,18 @@ def bitext(folder: Path) -> list[str]:
     for side, name in enumerate(("e", "f")):
         (folder / name).write_text("".join(row[side] + "\n" for row in rows))
     return [str(folder / "e"), str(folder / "f")]
+
+
+def test_a_model_that_does_not_read_its_source_is_warned_of(tmp_path: Path) -> None:
+    rng, said = np.random.default_rng(1), list[str]()
+    sources = [" ".join(f"s{i}" for i in rng.integers(0, 12, 2)) for _ in range(4000)]
+    (tmp_path / "e").write_text("".join(f"{source} x{i}\n" for i, source in enumerate(sources)))
+    (tmp_path / "f").write_text("".join(f"{source.replace('s', 't')}\n" for source in sources))
+    inputs, options = (tmp_path / "e", tmp_path / "f"), SMALL | {"max_steps": 1, "held_out": 30, "shortlist": 12}
+    training = train_nmt(inputs, tmp_path / "model", observer=Observer(say=said.append), **options)
+    warning = "warning: the model hardly reads its source: held-out pairs cost nearly the same with other sources"
+    assert f"{warning}; check that the lines of the two files belong together, and train longer" in said
+    assert training["held_out_other_sources"]["loss"] == pytest.approx(training["held_out"]["loss"], rel=0.05)
 
 
 @pytest.mark.slow

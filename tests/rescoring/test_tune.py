@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import Run
+from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 
 from phrase_rescore.rescoring.lists import Counter
-from phrase_rescore.rescoring.tune import Lists, best_step, bleu, start_of, tuned
+from phrase_rescore.rescoring.tune import Lists, best_step, bleu, gain_over, start_of, tuned
 
 REFERENCE = ("the house is small .", "a b c d", "e f g h")
 WORDS = ("the", "house", "is", "small", ".", "a", "b")
@@ -131,6 +132,19 @@ def test_the_weights_of_the_totals_and_what_they_do_not_count() -> None:
     assert new == [b"F2"]
     other = lists._replace(totals=np.random.default_rng(1).normal(size=len(lists.totals)))
     assert start_of(other, [b"F0", b"F1", b"F2"])[1] == []
+
+
+def test_a_gain_is_that_over_weights_without_the_new_features_or_over_the_totals() -> None:
+    lists = arrays(random_lists(), RANDOM)
+    places, start = lists.places(), np.array([1.0, 2.0, -3.0])
+
+    def score(totals: NDArray[np.float64]) -> float:
+        return float(bleu(lists.counts[places[np.arange(len(places)), totals[places].argmax(1)]].sum(0)))
+
+    for kept, base in (([0, 1], lists.features[:, :2] @ start[:2]), ([0, 1, 2], lists.totals)):
+        gain, p = gain_over(lists, np.array(kept), start, lambda _, start: start)
+        assert gain == pytest.approx(score(lists.features @ start) - score(base))
+        assert 0 < p <= 1
 
 
 @pytest.mark.parametrize(("few", "decides"), [(2, False), (3, True)])
