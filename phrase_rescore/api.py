@@ -13,13 +13,14 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from phrase_rescore.annotation.pipeline import strip as strip_table
-from phrase_rescore.errors import InputError, ModelError, OptionError, Progress, RescoreError, RowError, silent
+from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, RowError
 from phrase_rescore.files.paths import Path, beside
 from phrase_rescore.lm.config import PRESETS as LM_PRESETS
 from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.moses.file_kinds import kind_of_folder
 from phrase_rescore.moses.ini import is_ini
 from phrase_rescore.nmt.config import PRESETS as NMT_PRESETS
+from phrase_rescore.progress import Progress, silent
 from phrase_rescore.ranges import COLUMNS, check
 from phrase_rescore.rnn.config import PRESETS
 from phrase_rescore.runtime import prepare, resolve_device, usable_cores

@@ -1,10 +1,9 @@
-"""The exceptions of this package, which the command line turns into one line and an exit status, and parts of messages."""
+"""The exceptions of this package, which the command line turns into one line and an exit status."""
 
 import contextlib
 import errno
-import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 _NO_MEMORY = re.compile("(allocate|out of) memory")  # as torch says it
 _FULL = "make room there, or write elsewhere"
@@ -24,10 +23,6 @@ _REMEDIES = {  # what to do when the system refuses: where something is read, an
     errno.EDQUOT: ("make room", _FULL),
     errno.EFBIG: ("raise the limit, ulimit -f", "raise the limit of file sizes, ulimit -f, or write elsewhere"),
 }
-
-
-Progress = Callable[[int], object]  # hears how many more bytes were read, or rows, say, were done
-Say = Callable[[str], object]  # hears a message
 
 
 class RescoreError(Exception):
@@ -105,48 +100,3 @@ class IncompleteOutput(RescoreError):
 
     def __str__(self) -> str:
         return f"OUTPUT IS INCOMPLETE: {self.args[0]} rows"
-
-
-def printable(text: bytes | str, limit: int = 60) -> str:
-    """Turn any text into one printable line for a message or a terminal, cut at ``limit`` characters.
-
-    >>> printable(b"caf\\xc3\\xa9 \\xff\\t")
-    'café \\\\xff\\\\t'
-    """
-    data = text.encode("utf-8", "backslashreplace") if isinstance(text, str) else text
-    line = in_one_line(data[: 4 * limit].decode("utf-8", "backslashreplace"))
-    return line if len(line) <= limit and len(data) <= 4 * limit else f"{line[:limit]}…"
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of any error, or its name."""
-    return printable(next(iter(str(error).splitlines()), "") or type(error).__name__, 300)
-
-
-def in_one_line(message: str) -> str:
-    """Escape control characters, which would break a line or change the terminal: names of files may hold any character."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
-
-
-def counted(n: int, noun: str) -> str:
-    """Write a number of things: ``1 row``, ``1,200 rows``."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
-
-
-def share(part: float, whole: float) -> float:
-    """Divide; a share of nothing is nan."""
-    return float(part / whole) if whole else math.nan
-
-
-def percent(share: float, digits: int = 1, nothing: str = "none") -> str:
-    """Write a share as a percentage; ``nothing`` stands for one of nothing."""
-    return f"{share:.{digits}%}" if math.isfinite(share) else nothing
-
-
-def shown(text: bytes | str, limit: int = 60) -> str:
-    """Quote any text for a message, ``printable`` and cut at ``limit`` characters."""
-    return f"'{printable(text, limit)}'"
-
-
-def silent(*ignored: object) -> None:
-    """Show nothing: the default for functions that are called with progress or messages."""

@@ -6,7 +6,8 @@ from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
-from phrase_rescore.errors import OptionError, shown
+from phrase_rescore.errors import OptionError
+from phrase_rescore.messages import shown
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,4})?")

@@ -6,7 +6,8 @@ import gc
 import os
 from collections.abc import Iterator
 
-from phrase_rescore.errors import OptionError, printable
+from phrase_rescore.errors import OptionError
+from phrase_rescore.messages import printable
 
 PRECISIONS = ("float32", "tf32", "bf16")
 

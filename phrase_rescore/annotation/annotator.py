@@ -17,10 +17,11 @@ import numpy as np
 
 from phrase_rescore.annotation.pipeline import FIT_ROWS, GZIP_LEVEL, JUDGED_AHEAD
 from phrase_rescore.data.vocabulary import UNK
-from phrase_rescore.errors import InputError, ModelError, percent, share, shown
+from phrase_rescore.errors import InputError, ModelError
 from phrase_rescore.files.inputs import Block
 from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.files.score_files import natural_log
+from phrase_rescore.messages import percent, share, shown
 from phrase_rescore.moses.columns import MAX_COUNT, MIN_LOG_P, ColumnFormat
 from phrase_rescore.moses.table import TableBlock, parse_block
 from phrase_rescore.nn.storage import CONFIG

@@ -24,9 +24,11 @@ from distributed.client import FutureCancelledError
 
 from phrase_rescore._version import __version__
 from phrase_rescore.annotation.annotator import Annotator, SignedModel, Statistics, checkpoint_of
-from phrase_rescore.errors import ModelError, OptionError, RescoreError, Say, counted, first_line, lacks_memory, printable
+from phrase_rescore.errors import ModelError, OptionError, RescoreError, lacks_memory
 from phrase_rescore.files.inputs import Block
+from phrase_rescore.messages import counted, first_line, printable
 from phrase_rescore.nn.storage import files_of
+from phrase_rescore.progress import Say
 from phrase_rescore.ranges import WORKERS
 from phrase_rescore.runtime import no_cycle_collection, prepare, resolve_device
 

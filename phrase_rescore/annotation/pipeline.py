@@ -15,14 +15,16 @@ from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from phrase_rescore.errors import InputError, OptionError, Progress, RescoreError, RowError, counted
+from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError
 from phrase_rescore.files.inputs import BLOCK_BYTES, Block, display_name, open_input, read_blocks
 from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.files.paths import check_outputs
 from phrase_rescore.files.row_outputs import row_output
+from phrase_rescore.messages import counted
 from phrase_rescore.moses.columns import JUDGED_ROWS, TableColumns, check_own
 from phrase_rescore.moses.file_kinds import JUDGED, KINDS, kind_of_file
 from phrase_rescore.moses.table import TableRow, parse_block, parse_row, valid_rows
+from phrase_rescore.progress import Progress
 from phrase_rescore.runtime import no_cycle_collection, prepare
 
 if TYPE_CHECKING:

@@ -15,14 +15,16 @@ from phrase_rescore._version import __version__
 from phrase_rescore.annotation import pipeline
 from phrase_rescore.annotation.annotator import AnnotateOptions, Annotator, SignedModel, Statistics, Summary, checkpoint_of
 from phrase_rescore.data.vocabulary import factor_counts, fit_warnings
-from phrase_rescore.errors import InputError, OptionError, Progress, RescoreError, Say, counted, printable, silent
+from phrase_rescore.errors import InputError, OptionError, RescoreError
 from phrase_rescore.files.inputs import BLOCK_BYTES, Block, count_rows, display_name, open_input, read_blocks
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import check_one_stream, check_outputs, is_stream
 from phrase_rescore.files.row_outputs import DroppedRows, ResumableOutput, RowOutput, row_output
 from phrase_rescore.files.score_files import ScoreFiles
+from phrase_rescore.messages import counted, printable
 from phrase_rescore.moses.columns import AddedColumn, TableColumns, check_own, format_sidecar, sidecar_path
 from phrase_rescore.moses.table import TableRow
+from phrase_rescore.progress import Progress, Say, silent
 from phrase_rescore.ranges import TABLE_ROWS, check
 from phrase_rescore.rnn.checkpoint import SIDES
 from phrase_rescore.runtime import check_precision, prepare, resolve_devices, usable_cores

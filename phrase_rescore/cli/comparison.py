@@ -8,9 +8,10 @@ from click.shell_completion import CompletionItem
 
 from phrase_rescore.cli import options
 from phrase_rescore.cli.options import ANNOTATED_TABLE, FILE, TEXT, PathName, flag, option, quiet_option
-from phrase_rescore.errors import OptionError, printable
+from phrase_rescore.errors import OptionError
 from phrase_rescore.evaluation.corpora import SetFiles
 from phrase_rescore.files.paths import Role
+from phrase_rescore.messages import printable
 from phrase_rescore.ranges import SAMPLES, SHOWN_SEGMENTS, TEST_SEEDS
 
 _METRICS = ("bleu", "chrf", "ter")

@@ -16,7 +16,8 @@ from typing import BinaryIO, cast
 import click
 
 from phrase_rescore._version import __version__
-from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, in_one_line, lacks_memory, remedy
+from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, lacks_memory, remedy
+from phrase_rescore.messages import in_one_line
 
 COMMANDS = {  # and the modules of phrase_rescore.cli that have them
     "train": "training", "annotate": "tables", "strip": "tables", "moses-ini": "decoding", "evaluate": "comparison",

@@ -16,8 +16,9 @@ import cloup
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from phrase_rescore.errors import OptionError, shown
+from phrase_rescore.errors import OptionError
 from phrase_rescore.files.paths import Role, Use, check_new, check_paths, is_stream
+from phrase_rescore.messages import shown
 from phrase_rescore.ranges import BYTES, DIGITS, SECONDS, TABLE_ROWS, Range
 
 DEFAULT_MODEL = "phrase-rescore-model"

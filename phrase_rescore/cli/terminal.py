@@ -15,8 +15,8 @@ from typing import Any
 import click
 from tqdm import tqdm
 
-from phrase_rescore.errors import in_one_line
 from phrase_rescore.files.inputs import input_size
+from phrase_rescore.messages import in_one_line
 from phrase_rescore.training.config import Observer, Recipe
 
 LOG_SECONDS = 60.0  # between lines of progress where there is no terminal

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.data.vocabulary import EOS, Vocabulary, format_vocabulary, read_vocabulary
-from phrase_rescore.errors import InputError, OptionError, RescoreError, printable
+from phrase_rescore.errors import InputError, OptionError, RescoreError
 from phrase_rescore.files.inputs import open_plain
 from phrase_rescore.files.outputs import check_replaceable, replace_directory
+from phrase_rescore.messages import printable
 
 AT_ONCE = 1 << 22  # ids of an array that is mapped from a file
 Fingerprint = dict[str, Any]

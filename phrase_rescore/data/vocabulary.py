@@ -9,8 +9,9 @@ from itertools import chain, repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.errors import InputError, shown
+from phrase_rescore.errors import InputError
 from phrase_rescore.files.inputs import open_plain, read_rows
+from phrase_rescore.messages import shown
 from phrase_rescore.moses.table import select_factor, words
 from phrase_rescore.moses.text import escape, unescape
 

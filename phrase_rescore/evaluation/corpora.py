@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain
 
-from phrase_rescore.errors import InputError, OptionError, counted, printable, shown
+from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
+from phrase_rescore.messages import counted, printable, shown
 from phrase_rescore.moses.text import decoded, parsed_lines
 
 Segments = tuple[str, ...]

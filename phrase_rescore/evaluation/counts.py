@@ -17,10 +17,11 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from phrase_rescore.errors import InputError, counted, shown
+from phrase_rescore.errors import InputError
 from phrase_rescore.evaluation.corpora import Segments, read_lines, segments_of
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.outputs import atomic_output, gzip_member
+from phrase_rescore.messages import counted, shown
 from phrase_rescore.ranges import SAMPLES, TEST_SEEDS, Checked, ranged
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}  # and what sacrebleu calls their scores

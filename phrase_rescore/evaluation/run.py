@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 from sacrebleu.metrics.base import Metric
 
-from phrase_rescore.errors import InputError, OptionError, printable, shown
+from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.evaluation.corpora import USAGE, Segments, SetFiles, check_lines
 from phrase_rescore.evaluation.counts import METRICS, Basis, EvaluationSettings, OutputStatistics, read_output, write_statistics
 from phrase_rescore.evaluation.significance import Noise, Scorer, bootstrap_p_values, pooled, randomization_p_values
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.paths import Path, check_one_stream
+from phrase_rescore.messages import printable, shown
 from phrase_rescore.moses.detokenizer import Detokenizer, check_language
 from phrase_rescore.moses.text import Look, look, mismatch
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from tabulate import tabulate
 
-from phrase_rescore.errors import counted
 from phrase_rescore.evaluation.run import Evaluation, SetScores, SystemScore
 from phrase_rescore.evaluation.significance import LEVEL, POWER, Noise
+from phrase_rescore.messages import counted
 
 
 def _escaped(text: str) -> str:

@@ -14,14 +14,16 @@ from typing import NamedTuple
 import numpy as np
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
 
-from phrase_rescore.errors import InputError, OptionError, Progress, counted, shown
+from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.evaluation.corpora import read_lines, segments_of
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.paths import Path, check_one_stream, is_stream
+from phrase_rescore.messages import counted, shown
 from phrase_rescore.moses.columns import TableColumns
 from phrase_rescore.moses.hypotheses import Derivation, UsedPhrase, read_derivations
 from phrase_rescore.moses.table import SEPARATOR, TableBlock, read_table, words
 from phrase_rescore.moses.text import look, mismatch
+from phrase_rescore.progress import Progress
 from phrase_rescore.ranges import SHOWN_SEGMENTS, check
 
 CUTS = (

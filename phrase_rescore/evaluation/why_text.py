@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
-from phrase_rescore.errors import counted, percent, printable, share
 from phrase_rescore.evaluation.tables import signed
 from phrase_rescore.evaluation.why import CHANGES, Choice, ComparedSegment, Comparison, Region
+from phrase_rescore.messages import counted, percent, printable, share
 from phrase_rescore.moses.text import readable
 
 _WIDTH = 110

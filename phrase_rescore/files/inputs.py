@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, cast
 import zstandard
 from isal import igzip, isal_zlib
 
-from phrase_rescore.errors import InputError, Progress, reading
+from phrase_rescore.errors import InputError, reading
+from phrase_rescore.progress import Progress
 
 CHUNK = 1 << 18
 BLOCK_BYTES = 1 << 24  # a block of rows ends, however few they are, with the row by which it has so many bytes

@@ -15,7 +15,9 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from phrase_rescore.errors import OptionError, Say, printable, silent, writing
+from phrase_rescore.errors import OptionError, writing
+from phrase_rescore.messages import printable
+from phrase_rescore.progress import Say, silent
 
 
 class Holder(NamedTuple):

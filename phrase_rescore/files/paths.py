@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from phrase_rescore.errors import OptionError, printable, remedy
+from phrase_rescore.errors import OptionError, remedy
+from phrase_rescore.messages import printable
 
 Path = str | os.PathLike[str]
 _DESCRIPTOR = re.compile(r"/dev/fd/\d+|/proc/(?:self|thread-self|\d+)/fd/\d+|/dev/std(?:in|out|err)")

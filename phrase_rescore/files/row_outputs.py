@@ -21,9 +21,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, counted, writing
+from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, writing
 from phrase_rescore.files.outputs import PartialFile, Writable, atomic_output, measured, write_durably
 from phrase_rescore.files.paths import is_stream
+from phrase_rescore.messages import counted
 
 SECONDS_BETWEEN = 10.0  # entries of the journal that are saved
 _FORMAT_VERSION = 3

@@ -6,8 +6,9 @@ from contextlib import ExitStack
 from itertools import islice
 from typing import Self
 
-from phrase_rescore.errors import InputError, printable, shown
+from phrase_rescore.errors import InputError
 from phrase_rescore.files.inputs import Block, display_name, open_input, read_rows
+from phrase_rescore.messages import printable, shown
 
 
 def natural_log(path: str, number: int, line: bytes, log: bool) -> float:

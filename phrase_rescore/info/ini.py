@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from phrase_rescore.errors import InputError, RescoreError, counted, printable
+from phrase_rescore.errors import InputError, RescoreError
 from phrase_rescore.files.inputs import open_input, open_plain, read_rows
 from phrase_rescore.info.table import labelled
+from phrase_rescore.messages import counted, printable
 from phrase_rescore.moses.columns import check_compression
 from phrase_rescore.moses.ini import GROUP, TEXT_TABLES, Feature, Ini
 from phrase_rescore.moses.ini_uses import READERS, check_group, mapped

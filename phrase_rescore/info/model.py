@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from phrase_rescore.data.vocabulary import Vocabulary
-from phrase_rescore.errors import counted, printable
 from phrase_rescore.info.table import labelled
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.checkpoint import LanguageModel
+from phrase_rescore.messages import counted, printable
 from phrase_rescore.nmt import checkpoint as translation
 from phrase_rescore.nmt.checkpoint import Translation
 from phrase_rescore.nn.storage import BITEXT, PAIRS, TEXT, Config, numbers_of, unchanged

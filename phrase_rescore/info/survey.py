@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.data.sampling import DistinctSample
-from phrase_rescore.errors import InputError, Progress, shown, silent
+from phrase_rescore.errors import InputError
 from phrase_rescore.files.inputs import display_name, open_input, read_blocks
 from phrase_rescore.info.faults import BAR, examine, harmless_tail, tail_faults, value_faults
+from phrase_rescore.messages import shown
 from phrase_rescore.moses.columns import JUDGED_ROWS, looks_annotated
 from phrase_rescore.moses.file_kinds import KINDS, is_rule, kind_of_file
 from phrase_rescore.moses.table import BLOCK_ROWS, SEPARATOR, cut_rows, is_number, score_values, split_fields, valid_rows, words
+from phrase_rescore.progress import Progress, silent
 from phrase_rescore.runtime import no_cycle_collection
 
 

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from phrase_rescore.data.vocabulary import coverage
-from phrase_rescore.errors import Progress, RescoreError, counted
+from phrase_rescore.errors import RescoreError
 from phrase_rescore.info.faults import FAULTS
 from phrase_rescore.info.survey import RowCount, Survey, SurveyedSide, survey_table
+from phrase_rescore.messages import counted
 from phrase_rescore.moses.columns import AddedColumn, read_sidecar
+from phrase_rescore.progress import Progress
 from phrase_rescore.runtime import keep_freed_memory
 
 _LABEL = 13  # characters before a text

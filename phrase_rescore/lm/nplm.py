@@ -15,11 +15,13 @@ import os
 import numpy as np
 
 from phrase_rescore.data.vocabulary import EOS
-from phrase_rescore.errors import OptionError, RescoreError, Say, shown, silent
+from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.files.outputs import Writable, atomic_output
 from phrase_rescore.files.paths import Path
 from phrase_rescore.lm.checkpoint import LanguageModel, load, warnings
+from phrase_rescore.messages import shown
 from phrase_rescore.moses.text import END, START
+from phrase_rescore.progress import Say, silent
 
 UNKNOWN, NULL = b"<unk>", b"<null>"
 

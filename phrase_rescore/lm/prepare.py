@@ -24,13 +24,14 @@ from phrase_rescore.data import prepared
 from phrase_rescore.data.prepared import Fingerprint, Layout, fingerprint_of, growing_array, mapped, unk_untrained
 from phrase_rescore.data.sampling import Smallest
 from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary, format_vocabulary, most_frequent, read_shortlist
-from phrase_rescore.errors import InputError, OptionError, Progress, silent
+from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.paths import beside, is_stream
 from phrase_rescore.lm.config import Text
 from phrase_rescore.lm.nplm import NULL, UNKNOWN
 from phrase_rescore.moses.table import SEPARATOR
 from phrase_rescore.moses.text import END, START, Sentences, parsed_lines
+from phrase_rescore.progress import Progress, silent
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.session import Source
 

@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
-from phrase_rescore.errors import InputError, OptionError, RowError, counted, printable, shown
+from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.inputs import display_name, open_input, open_plain, read_rows
+from phrase_rescore.messages import counted, printable, shown
 from phrase_rescore.moses.table import TableRow, parse_row
 from phrase_rescore.ranges import DIGITS, REPLACED, Checked, ranged
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import regex  # it has the properties of Unicode that Perl has
 
-from phrase_rescore.errors import OptionError, shown
+from phrase_rescore.errors import OptionError
+from phrase_rescore.messages import shown
 from phrase_rescore.moses.text import unescape
 
 _AS_ENGLISH = {"ja", "ko"}  # Moses has rules for them, and takes the abbreviations of English

@@ -16,8 +16,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-from phrase_rescore.errors import InputError, OptionError, RowError, counted, printable, shown
+from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
+from phrase_rescore.messages import counted, printable, shown
 from phrase_rescore.moses.table import BLANKS, SEPARATOR, is_number, split_fields, words
 from phrase_rescore.moses.text import decoded
 

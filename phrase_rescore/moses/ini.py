@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from phrase_rescore.errors import InputError, counted, printable, shown
+from phrase_rescore.errors import InputError
 from phrase_rescore.files.inputs import display_name, open_input, open_plain
+from phrase_rescore.messages import counted, printable, shown
 from phrase_rescore.moses.table import BLANKS_AND_CR, is_number, words
 
 _LARGEST = 1 << 24  # bytes

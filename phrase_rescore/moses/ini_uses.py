@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import accumulate, product
 from typing import NamedTuple
 
-from phrase_rescore.errors import counted, printable
+from phrase_rescore.messages import counted, printable
 from phrase_rescore.moses.ini import GROUP, Feature, Ini
 
 _TABLES = re.compile(rb"PhraseDictionary.*|ProbingPT|RuleTable|Mmsapt|ExamplePT", re.DOTALL)

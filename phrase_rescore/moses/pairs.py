@@ -7,11 +7,13 @@ from collections.abc import Callable, Generator, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
-from phrase_rescore.errors import InputError, Progress, RowError, counted, shown
+from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
+from phrase_rescore.messages import counted, shown
 from phrase_rescore.moses import table
 from phrase_rescore.moses.file_kinds import KINDS, POINT, kind_of_file
 from phrase_rescore.moses.table import WHOLE, BadRow, Factors, parse_block, phrase_pair, split_fields, words
+from phrase_rescore.progress import Progress
 
 RowReader = Callable[[bytes], tuple[bytes, bytes]]  # from a row to its source and target fields
 

@@ -8,10 +8,11 @@ from contextlib import nullcontext
 from itertools import compress, count, islice, pairwise
 from typing import TypeVar
 
-from phrase_rescore.errors import InputError, OptionError, counted, printable, shown
+from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import display_name, open_plain, read_rows
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import Path
+from phrase_rescore.messages import counted, printable, shown
 from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns, check_compression
 from phrase_rescore.moses.ini import BINARIZED_TABLES, GROUP, Feature, Ini
 from phrase_rescore.moses.ini_uses import InGroup, scores_markup, uses_of

@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from phrase_rescore.errors import Progress, RowError, counted, shown
+from phrase_rescore.errors import RowError
 from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
+from phrase_rescore.messages import counted, shown
+from phrase_rescore.progress import Progress
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from itertools import dropwhile
 from typing import TypeVar
 
-from phrase_rescore.errors import RowError, counted, in_one_line, shown
+from phrase_rescore.errors import RowError
 from phrase_rescore.files.inputs import BLOCK_BYTES
+from phrase_rescore.messages import counted, in_one_line, shown
 from phrase_rescore.moses.table import SEPARATOR, WHOLE, Factors, check_factor, phrase_pair, phrase_words, split_fields, words
 
 _ENTITIES = {  # & is escaped first and unescaped last

@@ -11,7 +11,7 @@ import torch
 from phrase_rescore.data.prepared import unigram_log_probs
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.sampling import drawn_rows
-from phrase_rescore.errors import InputError, OptionError, Progress
+from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.paths import check_one_stream
 from phrase_rescore.files.row_outputs import DroppedRows
@@ -20,6 +20,7 @@ from phrase_rescore.moses.table import words
 from phrase_rescore.nmt.checkpoint import Translation, load, save
 from phrase_rescore.nmt.config import TranslationConfig
 from phrase_rescore.nmt.network import TranslationModel, TranslationSizes, initialise
+from phrase_rescore.progress import Progress
 from phrase_rescore.rnn.prepare import PairSource
 from phrase_rescore.rnn.task import Part, PhrasePairTask, is_sampled
 from phrase_rescore.training.config import Observer

@@ -17,9 +17,10 @@ from safetensors.torch import save_file
 
 from phrase_rescore._version import __version__
 from phrase_rescore.data.vocabulary import Vocabulary, format_vocabulary, read_vocabulary
-from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, lacks_memory, printable, writing
+from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, lacks_memory, writing
 from phrase_rescore.files.outputs import replace_directory
 from phrase_rescore.files.paths import missing_model
+from phrase_rescore.messages import printable
 
 PAIRS, TEXT, BITEXT = "phrase pairs, made by train", "text, made by train-lm", "sentence pairs, made by train-nmt"
 RNN_ENCODER_DECODER, FEEDFORWARD_LM, ATTENTION = "rnn-encoder-decoder", "feedforward-lm", "attention"

@@ -8,11 +8,12 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
-from phrase_rescore.errors import OptionError, Progress, Say, silent
+from phrase_rescore.errors import OptionError
 from phrase_rescore.files.inputs import standard_input
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import Path, is_stream
 from phrase_rescore.moses.text import PhraseReader
+from phrase_rescore.progress import Progress, Say, silent
 from phrase_rescore.queries.score import line_batches, ready_model
 from phrase_rescore.rnn.scorer import BATCH, PhraseEncoder, Side, Vectors, embedded_words, word_embeddings
 from phrase_rescore.runtime import resolve_device

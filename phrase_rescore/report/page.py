@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from phrase_rescore.errors import percent
+from phrase_rescore.messages import percent
 from phrase_rescore.moses.text import readable
 from phrase_rescore.report.charts import Spec, vega_lite_version
 

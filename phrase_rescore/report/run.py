@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from phrase_rescore._version import __version__
 from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary
-from phrase_rescore.errors import InputError, OptionError, Progress, Say, silent
+from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import Path, is_stream
 from phrase_rescore.moses.columns import MIN_LOG_P, sidecar_path
 from phrase_rescore.moses.table import read_table
 from phrase_rescore.moses.text import readable
+from phrase_rescore.progress import Progress, Say, silent
 from phrase_rescore.report import sections
 from phrase_rescore.report.charts import FULL, MAP_HEIGHT, Records, altair, words_map
 from phrase_rescore.report.page import page

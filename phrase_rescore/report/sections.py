@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from phrase_rescore.data.sampling import hashes
 from phrase_rescore.data.vocabulary import too_many_unknown
-from phrase_rescore.errors import percent, share
+from phrase_rescore.messages import percent, share
 from phrase_rescore.moses.text import readable
 from phrase_rescore.report.charts import Records, Spec, scatter
 from phrase_rescore.report.page import nats, number

@@ -8,14 +8,16 @@ from dataclasses import dataclass, field
 from itertools import chain, groupby
 from typing import TypeVar
 
-from phrase_rescore.errors import InputError, OptionError, Progress, counted
+from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.files.paths import check_one_stream
 from phrase_rescore.files.row_outputs import row_output
+from phrase_rescore.messages import counted
 from phrase_rescore.moses.hypotheses import Entry, check_label, of_each, read_entries
 from phrase_rescore.moses.table import words
 from phrase_rescore.nn.storage import PAIRS, Config
+from phrase_rescore.progress import Progress
 from phrase_rescore.rescoring.features import EntryScorer, FileFeature, Texts, load_models, source_of
 from phrase_rescore.rescoring.totals import Totals
 

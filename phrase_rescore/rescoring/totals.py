@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
-from phrase_rescore.errors import RowError, counted, printable
+from phrase_rescore.errors import RowError
 from phrase_rescore.files.inputs import display_name
+from phrase_rescore.messages import counted, printable
 from phrase_rescore.moses.hypotheses import Entry, of_each
 from phrase_rescore.moses.ini import read_weights
 

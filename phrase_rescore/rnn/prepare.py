@@ -22,11 +22,12 @@ from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.sampling import Smallest
 from phrase_rescore.data.sorting import SortedPairs, check_room, sorted_pairs
 from phrase_rescore.data.vocabulary import FEW_KNOWN, LEAST_KNOWN, UNK, Vocabulary, known_share, most_frequent, read_shortlist
-from phrase_rescore.errors import InputError, OptionError, Progress, RowError, silent
+from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.paths import beside, is_stream
 from phrase_rescore.files.row_outputs import DroppedRows
 from phrase_rescore.moses.pairs import PairBlock, read_pair_blocks, refuse_by_name
+from phrase_rescore.progress import Progress, silent
 from phrase_rescore.rnn.checkpoint import SIDES, SOURCE_VOCAB, TARGET_VOCAB
 from phrase_rescore.rnn.config import Data
 from phrase_rescore.training.config import Observer

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Any, Self, TypeVar
 
-from phrase_rescore.errors import OptionError, silent
+from phrase_rescore.errors import OptionError
+from phrase_rescore.progress import silent
 from phrase_rescore.ranges import SECONDS, SEEDS, THREADS, Checked, Range, Whole, ranged
 from phrase_rescore.runtime import share_of_cores
 

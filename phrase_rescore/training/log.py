@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from phrase_rescore.errors import counted
+from phrase_rescore.messages import counted
 from phrase_rescore.nn.storage import LOG
 
 _HARDLY = 20  # steps; a model of fewer is little better than its initial weights

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from phrase_rescore.errors import OptionError, RescoreError, printable
+from phrase_rescore.errors import OptionError, RescoreError
+from phrase_rescore.messages import printable
 from phrase_rescore.training.config import Observer, Recipe
 from phrase_rescore.training.log import seconds_of
 from phrase_rescore.training.processes import ALONE, Gradients, ProcessGroup

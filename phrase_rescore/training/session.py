@@ -16,10 +16,11 @@ from phrase_rescore import runtime
 from phrase_rescore._version import __version__
 from phrase_rescore.data.prepared import Fingerprint, Layout, Store
 from phrase_rescore.data.sorting import scratch_name
-from phrase_rescore.errors import OptionError, RescoreError, counted, writing
+from phrase_rescore.errors import OptionError, RescoreError, writing
 from phrase_rescore.files.locks import lock_name, locked
 from phrase_rescore.files.outputs import check_replaceable, recover_directory, remove_directory
 from phrase_rescore.files.paths import beside, check_outputs
+from phrase_rescore.messages import counted
 from phrase_rescore.nn.storage import LOG, atomic_directory, check_target, numbers_of
 from phrase_rescore.training.config import AnySettings, Observer, Recipe, Settings, in_words
 from phrase_rescore.training.loop import NotFiniteError, Outcome, Task, Trainer

@@ -16,9 +16,10 @@ import safetensors
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from phrase_rescore.errors import ModelError, OptionError, RescoreError, printable
+from phrase_rescore.errors import ModelError, OptionError, RescoreError
 from phrase_rescore.files.outputs import remove_directory, sync, write_durably
 from phrase_rescore.files.paths import is_stream
+from phrase_rescore.messages import printable
 from phrase_rescore.nn.storage import utf8_name
 from phrase_rescore.training.config import LIMITS
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from row_edits import with_scores
 
-from phrase_rescore.errors import RowError, shown
+from phrase_rescore.errors import RowError
+from phrase_rescore.messages import shown
 from phrase_rescore.moses.table import has_irregular_blanks, parse_row, phrase_words, with_single_blanks
 
 ANY_BYTE = st.integers(0, 255).filter(lambda b: b not in b" \t\n|").map(lambda b: bytes([b]))
