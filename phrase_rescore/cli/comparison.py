@@ -52,7 +52,7 @@ class EvaluateCommand(options.Command):
 )  # fmt: skip
 @option("--baseline", TEXT, "The system that the others are compared with.  [default: the first]", "SYSTEM")
 @option("--metrics", options.subset(_METRICS, as_asked=True), "The metrics, in this order.", default=",".join(_METRICS))
-@option("--detokenize", TEXT, "Detokenize all text by Moses' rules for this language, and undo Moses' escapes.", "LANG")
+@option("--detokenize", TEXT, "Detokenize all text by sacremoses' rules for this language, and undo Moses' escapes.", "LANG")
 @option(
     "--tokenize", ("none", "13a", "intl", "char", "zh"),
     "The tokenization of BLEU.  [default: none, the tokens of the text; with --detokenize 13a, zh: zh, ja: char]",
@@ -80,7 +80,8 @@ def evaluate(sets: tuple[SetFiles, ...], form: str, statistics: str | None, quie
     phrase-rescore evaluate --set test test.fr rnn=test.rnn.out --statistics test.rnn.gz
 
     TEXT. Moses reads and writes tokenized, escaped text. By default BLEU takes its tokens for words (sacrebleu's tok:none), as
-    the papers of Moses' time did. To compare with other papers use --detokenize, and sacrebleu's tokenization.
+    the papers of Moses' time did. To compare with other papers use --detokenize, and sacrebleu's tokenization. sacremoses
+    and Moses' detokenizer.perl write the same text, except for numbers in Czech, endings in Finnish and elisions in Irish.
 
     RUNS. Every tuning ends with other weights. Give the outputs of several tuning runs of one system with commas between: the
     table has their mean and standard deviation. The notes below it have the noise of tuning: the standard deviation pooled

@@ -22,6 +22,7 @@ from phrase_rescore.evaluation.corpora import Segments, read_lines, segments_of
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.outputs import atomic_output, gzip_member
 from phrase_rescore.messages import counted, shown
+from phrase_rescore.moses.tokenizer import sacremoses_version
 from phrase_rescore.ranges import SAMPLES, TEST_SEEDS, Checked, ranged
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}  # and what sacrebleu calls their scores
@@ -68,8 +69,7 @@ class EvaluationSettings(Checked):
 
     def text(self) -> str:
         """What the scored text is."""
-        detokenized = f"detokenized ({self.detokenize}), escapes undone, as Moses' detokenizer.perl does"
-        return "as it is" if self.detokenize is None else detokenized
+        return "as it is" if self.detokenize is None else f"detokenized by sacremoses ({self.detokenize}), escapes undone"
 
     def make_metrics(self, number: int, references: Sequence[Segments] = ()) -> dict[str, Metric]:
         """Make sacrebleu's metrics, by the names of their scores; without the references they only turn counts into scores."""
@@ -101,7 +101,7 @@ class Basis:
     lowercase: bool
     signatures: dict[str, str]  # by the names of sacrebleu's scores
     sacrebleu: str  # its version
-    sacremoses: str | None  # the version that detokenized the text of older files
+    sacremoses: str | None  # its version if it detokenized the text
 
     @classmethod
     def of(cls, references: Sequence[Segments], settings: EvaluationSettings) -> Basis:
@@ -111,7 +111,8 @@ class Basis:
         text = "".join(f"{segment}\n" for segments in references for segment in segments)
         sha256 = hashlib.sha256(text.encode()).hexdigest()
         scored = settings.tokenization, settings.detokenize, settings.lowercase
-        return cls(len(references[0]), len(references), sha256, *scored, signatures, version("sacrebleu"), None)
+        by = None if settings.detokenize is None else sacremoses_version()
+        return cls(len(references[0]), len(references), sha256, *scored, signatures, version("sacrebleu"), by)
 
     def names(self) -> list[str]:
         """Return the names of the columns of a file."""

@@ -23,8 +23,8 @@ from phrase_rescore.evaluation.significance import Noise, Scorer, bootstrap_p_va
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.paths import Path, check_one_stream
 from phrase_rescore.messages import printable, shown
-from phrase_rescore.moses.detokenizer import Detokenizer, check_language
 from phrase_rescore.moses.text import Look, look, mismatch
+from phrase_rescore.moses.tokenizer import check_language, detokenized, sacremoses_version
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ class _Set:
         check_lines(read)
         self.warnings = list(_empty_lines(files, texts))  # (file, what about it)
         if settings.detokenize:
-            detokenize = Detokenizer(settings.detokenize)
-            texts = {path: tuple(map(detokenize, segments)) for path, segments in texts.items()}
+            language = settings.detokenize
+            texts = {path: detokenized(segments, language, display_name(path)) for path, segments in texts.items()}
         elif texts:
             self.warnings += _warnings(first, {path: look(segments) for path, segments in texts.items()}, settings)
         self.references = tuple(texts[path] for path in files.references)  # none where all outputs are statistics
@@ -158,8 +158,9 @@ def _check_scoring(basis: Basis, name: str, settings: EvaluationSettings) -> Ite
             raise InputError(name, found, "give the same --tokenize and --lowercase")
     if basis.sacrebleu != (installed := version("sacrebleu")):
         yield f"made with sacrebleu {printable(basis.sacrebleu)}, but {installed} is installed; figures may differ"
-    if basis.sacremoses is not None:
-        yield f"detokenized by sacremoses {printable(basis.sacremoses)}, not quite as Moses does; figures may differ"
+    if basis.detokenize is not None and basis.sacremoses != (installed := sacremoses_version()):
+        by = "Moses' rules" if basis.sacremoses is None else f"sacremoses {printable(basis.sacremoses)}"
+        yield f"detokenized by {by}, but sacremoses {installed} is installed; figures may differ"
 
 
 def _empty_lines(files: SetFiles, texts: Mapping[str, Segments]) -> Iterator[tuple[str, str]]:
@@ -213,7 +214,7 @@ def evaluate(
     if statistics is not None and [len(runs) for files in sets for runs in files.systems.values()] != [1]:
         raise OptionError("--statistics is for one output; give one set with one system and one output")
     if settings.detokenize is not None:
-        check_language(settings.detokenize)
+        check_language("--detokenize", settings.detokenize)
     systems = tuple(dict.fromkeys(chain.from_iterable(files.systems for files in sets)))
     baseline = settings.baseline or systems[0]
     if baseline not in systems:

@@ -255,15 +255,20 @@ def test_other_settings(run: Run, here: Path) -> None:
     assert run("evaluate", "--set", "test", "x=lc", "--metrics", "ter").status == 0, "TER never tells case"
 
 
-def test_other_versions_are_allowed_and_said(run: Run, here: Path) -> None:
-    write(run, "ref", "base")
-    older = "\n".join(lines_of("base.gz")).replace(json.loads(lines_of("base.gz")[0])["sacrebleu"], "2.4.0", 4)
-    Path("older").write_text(older)
-    done = run("evaluate", "-q", "--set", "test", "x=base.gz", "y=older", *SAMPLES)
-    assert done.status == 0
-    assert done.err.startswith("phrase-rescore: warning: older: made with sacrebleu 2.4.0, but ")
-    assert done.err.endswith(" is installed; figures may differ\n")
-    assert done.err.count("\n") == 1
+@pytest.mark.parametrize("program", ["sacrebleu", "sacremoses"])
+def test_other_versions_are_allowed_and_said(run: Run, here: Path, program: str) -> None:
+    detokenize = ["--detokenize", "fr"] if program == "sacremoses" else []
+    write(run, "ref", "base", *detokenize)
+    first, *rest = lines_of("base.gz")
+    installed = json.loads(first)[program]
+    Path("older").write_text("\n".join([json.dumps(json.loads(first) | {program: "0.1"}), *rest]))
+    done = run("evaluate", "-q", "--set", "test", "x=base.gz", "y=older", *SAMPLES, *detokenize)
+    assert (done.status, done.err.count("\n")) == (0, 1)
+    assert done.err.startswith("phrase-rescore: warning: older: ")
+    assert f"{program} 0.1" in done.err
+    assert installed in done.err
+    alone = run("evaluate", "-q", "--set", "test", "x=base.gz", *SAMPLES, *detokenize)
+    assert (alone.status, alone.err) == (0, "")
 
 
 DAMAGE: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
