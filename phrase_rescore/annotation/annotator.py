@@ -259,7 +259,7 @@ class Summary:
         return f"{model.directory}: " if len(self.models) > 1 else ""
 
     def lines(self) -> list[str]:
-        """Return the closing report, line by line."""
+        """Return the closing report, line by line, without the ``warnings``."""
         s = self.statistics
         rate = s.rows / self.seconds if self.seconds else 0.0
         lines = [f"{s.rows:,} rows of {s.sources:,} sources in {self.seconds:.1f} s, {rate:,.0f} rows/s"]
@@ -279,5 +279,4 @@ class Summary:
             lines.append(self.dropped)
         if self.models:
             lines.append(f"scored {self.how}")
-        lines += [*self.changes, *(f"warning: {warning}" for warning in self.warnings)]
-        return [*lines, *(f"model: {model.signature}" for model in self.models)]
+        return [*lines, *self.changes, *(f"model: {model.signature}" for model in self.models)]

@@ -28,7 +28,7 @@ from phrase_rescore.errors import ModelError, OptionError, RescoreError, lacks_m
 from phrase_rescore.files.inputs import Block
 from phrase_rescore.messages import counted, first_line, printable
 from phrase_rescore.nn.storage import files_of
-from phrase_rescore.progress import Say
+from phrase_rescore.progress import Listener
 from phrase_rescore.ranges import WORKERS
 from phrase_rescore.runtime import no_cycle_collection, prepare, resolve_device
 
@@ -141,8 +141,8 @@ class Scoring(NamedTuple):
 class Cluster:
     """The workers of a Dask cluster, as an executor of blocks."""
 
-    def __init__(self, client: Client, name: str, models: tuple[SignedModel, ...], say: Say) -> None:
-        self._client, self._name, self._models, self._say = client, name, models, say
+    def __init__(self, client: Client, name: str, models: tuple[SignedModel, ...], listener: Listener) -> None:
+        self._client, self._name, self._models, self._listener = client, name, models, listener
         self._cores, self._most, self._watched, self._waiting = 0, 0, 0.0, False
         self.in_work: deque[Scoring] = deque()
 
@@ -176,13 +176,13 @@ class Cluster:
                 if scoring.future.status == "error":
                     scoring.result()
             if not self._waiting:
-                self._say(f"warning: no worker is left at {self._name}; waiting for one")
+                self._listener.warn(f"no worker is left at {self._name}; waiting for one")
         self._waiting = not cores
 
 
 @contextlib.contextmanager
 def open_cluster(
-    where: str, models: tuple[SignedModel, ...], device: str, strict: bool, say: Say
+    where: str, models: tuple[SignedModel, ...], device: str, strict: bool, listener: Listener
 ) -> Iterator[tuple[Cluster, tuple[str, ...]]]:
     """Connect to a cluster, or start one, check that its workers can score, and leave it at the end.
 
@@ -200,19 +200,19 @@ def open_cluster(
         try:
             client.wait_for_workers(1, timeout=WATCH)
         except TimeoutError:
-            say(f"no worker yet at {name}; waiting for one")
+            listener.say(f"no worker yet at {name}; waiting for one")
             client.wait_for_workers(1)
         models = tuple(replace(model, directory=os.path.abspath(model.directory)) for model in models)
-        states = _check_workers(client, models, strict, say)
+        states = _check_workers(client, models, strict, listener)
         if lacks := next((state.lacks for state in states if state.lacks), ""):
-            say(f"sending the model to workers that lack it ({lacks})")
+            listener.say(f"sending the model to workers that lack it ({lacks})")
             plugin = f"phrase-rescore-{uuid.uuid4().hex}"
             try:
                 client.register_plugin(ModelFiles(models), plugin)
             except OSError as error:
                 raise RescoreError(f"a worker cannot keep the model ({first_line(error)})") from None
             stack.callback(client.unregister_worker_plugin, plugin)
-        yield Cluster(client, name, models, say), _devices(device, {state.has_cuda for state in states})
+        yield Cluster(client, name, models, listener), _devices(device, {state.has_cuda for state in states})
 
 
 def _connect(where: str, name: str, stack: contextlib.ExitStack) -> Client:
@@ -260,7 +260,7 @@ def _start(scheme: str, workers: int, name: str) -> Any:
         raise RescoreError(f"--cluster {name}: {first_line(error)}; its settings are in ~/.config/dask/jobqueue.yaml") from None
 
 
-def _check_workers(client: Client, models: tuple[SignedModel, ...], strict: bool, say: Say) -> list[WorkerState]:
+def _check_workers(client: Client, models: tuple[SignedModel, ...], strict: bool, listener: Listener) -> list[WorkerState]:
     """Ask the workers what they have. Raises RescoreError if one cannot score."""
     here = introduce((), None)
     states = dict[str, Any]()
@@ -277,7 +277,7 @@ def _check_workers(client: Client, models: tuple[SignedModel, ...], strict: bool
             differs = f"worker {address} has torch {state.torch}, here is {here.torch}: last digits of scores may differ"
             if strict:
                 raise RescoreError(f"{differs} (--strict)")
-            say(f"warning: {differs}")
+            listener.warn(differs)
     return list(states.values())
 
 

@@ -24,17 +24,16 @@ from phrase_rescore.files.score_files import ScoreFiles
 from phrase_rescore.messages import counted, printable
 from phrase_rescore.moses.columns import AddedColumn, TableColumns, check_own, format_sidecar, sidecar_path
 from phrase_rescore.moses.table import TableRow
-from phrase_rescore.progress import Progress, Say, silent
+from phrase_rescore.progress import Listener, Progress, silent
 from phrase_rescore.ranges import TABLE_ROWS, check
 from phrase_rescore.rnn.checkpoint import SIDES
 from phrase_rescore.runtime import check_precision, prepare, resolve_devices, usable_cores
 
 
 @dataclass
-class AnnotateObserver:
+class AnnotateObserver(Listener):
     """Functions that are called with the progress of an annotation. The defaults show nothing."""
 
-    say: Say = silent  # warnings, and what happens on a cluster
     on_read: Progress | None = None  # bytes of the table's file
     on_block: Callable[[Statistics], object] = silent  # of the rows so far
 
@@ -120,7 +119,7 @@ class _Run:
                 self._misfits.append(misfit)
                 self._judge(misfit)
                 self.summary.warnings.append(misfit)
-                self._observer.say(f"warning: {misfit}")
+                self._observer.warn(misfit)
 
     def _judge(self, misfit: str) -> None:
         if self.annotator.options.strict:
@@ -197,7 +196,7 @@ def _identity(annotator: Annotator, block_rows: int) -> dict[str, Any]:
 
 
 def _executor(
-    options: AnnotateOptions, models: tuple[SignedModel, ...], say: Say, stack: contextlib.ExitStack
+    options: AnnotateOptions, models: tuple[SignedModel, ...], listener: Listener, stack: contextlib.ExitStack
 ) -> tuple[Callable[[bool], contextlib.AbstractContextManager[Any]], tuple[str, ...]]:
     """Return what opens the executor of blocks, of a ``small`` table or not, and its devices: of this machine, or a cluster."""
     if options.cluster is not None:
@@ -206,7 +205,9 @@ def _executor(
         try:
             from phrase_rescore.annotation.cluster import open_cluster
 
-            cluster, devices = stack.enter_context(open_cluster(options.cluster, models, options.device, options.strict, say))
+            cluster, devices = stack.enter_context(
+                open_cluster(options.cluster, models, options.device, options.strict, listener)
+            )
         except ImportError as error:
             needs = f"--cluster {printable(options.cluster)} needs {error.name}"
             raise OptionError(f"{needs}; in the checkout, run: pip install '.[cluster]'") from None
@@ -256,12 +257,12 @@ def annotate(table: str, model_dirs: Sequence[str], out: str, options: AnnotateO
         raise OptionError("-m names the same model twice; name it once")
     models = tuple(SignedModel(directory, checkpoint_of(directory).signature) for directory in model_dirs)
     with contextlib.ExitStack() as stack:
-        pool, devices = _executor(options, models, observer.say, stack)
+        pool, devices = _executor(options, models, observer, stack)
         stream = stack.enter_context(open_input(table, observer.on_read))
         scores = stack.enter_context(ScoreFiles(options.scores, table, "rows"))
         for device in dict.fromkeys(devices):
             if slow := check_precision(options.precision, device, here=options.cluster is None):
-                observer.say(f"warning: {slow}")
+                observer.warn(slow)
         block_rows = options.block_rows or (pipeline.BLOCK_ROWS if devices[0] == "cpu" else pipeline.GPU_BLOCK_ROWS)
         first, blocks = pipeline.first_valid_rows(read_blocks(stream, block_rows), name, options.drops)
         if options.columns.replace >= (n_scores := first[0].n_scores):

@@ -58,9 +58,9 @@ def moses_ini(ini: str, out: str, quiet: bool, **changes: Any) -> None:
     Standard error shows the options that MERT and the binarizers of Moses need for the new number of columns.
     """
     from phrase_rescore.api import moses_ini
-    from phrase_rescore.cli.terminal import tell
+    from phrase_rescore.cli.terminal import tell, warn
 
-    tell(moses_ini(ini, out, **changes), quiet)
+    tell(moses_ini(ini, out, **changes, warn=warn), quiet)
 
 
 @options.command(
@@ -188,7 +188,7 @@ def tune(nbest: tuple[str, ...], reference: str, out: str, quiet: bool, **settin
     probability of a difference as large by chance.
     """
     from phrase_rescore.api import tune
-    from phrase_rescore.cli.terminal import byte_bar, count_bar, tell
+    from phrase_rescore.cli.terminal import byte_bar, count_bar, tell, warn
 
     with byte_bar(nbest, quiet, "reading") as bar, count_bar("tuning", "climbs", quiet, scale=False) as climbs:
 
@@ -197,4 +197,5 @@ def tune(nbest: tuple[str, ...], reference: str, out: str, quiet: bool, **settin
             climbs.update()
 
         found = tune(nbest, reference.split(","), out, **settings, on_read=bar.update, on_climb=on_climb)
+    warn(*found.warnings)
     tell(found.lines(), quiet)

@@ -1,5 +1,6 @@
 """Declare the options of score, score-lm, generate and embed, which ask a model."""
 
+from functools import partial
 from typing import Any
 
 import click
@@ -57,7 +58,7 @@ def score_lm(text: str, lm: str, **settings: Any) -> None:
     from phrase_rescore.api import score_lm
     from phrase_rescore.cli.terminal import say, warn, write_out
 
-    write_out(score_lm(text, lm, **settings, tell=say, warn=warn))
+    write_out(score_lm(text, lm, **settings, say=say, warn=warn))
 
 
 @options.grouped_command(short_help="Propose target phrases for source phrases.")
@@ -92,11 +93,10 @@ def generate(model_dir: str, quiet: bool, **settings: Any) -> None:
     Hypotheses are never empty. They have only words of the model's vocabulary, unless --unk is given.
     """
     from phrase_rescore.api import generate
-    from phrase_rescore.cli.terminal import count_bar, say, write_out
+    from phrase_rescore.cli.terminal import count_bar, say, warn, write_out
 
     with count_bar("generating", "phrases", quiet, scale=False) as bar:
-        conclude = (lambda line: None) if quiet else say
-        write_out(generate(model_dir, **settings, on_sources=bar.update, tell=say, conclude=conclude))
+        write_out(generate(model_dir, **settings, on_sources=bar.update, say=partial(say, quiet=quiet), warn=warn))
 
 
 @options.command(short_help="Write vectors of words and phrases.")

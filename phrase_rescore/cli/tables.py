@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import click
@@ -132,7 +133,7 @@ def annotate(table: str, models: tuple[str, ...], out: str, quiet: bool, **chose
     with 'OUTPUT IS INCOMPLETE: n rows' and exit status 1. Begin pipelines with 'set -o pipefail'.
     """
     from phrase_rescore.api import AnnotateObserver, Statistics, annotate
-    from phrase_rescore.cli.terminal import byte_bar, say, tell
+    from phrase_rescore.cli.terminal import byte_bar, say, tell, warn
 
     began, before = time.monotonic(), -1
 
@@ -144,10 +145,11 @@ def annotate(table: str, models: tuple[str, ...], out: str, quiet: bool, **chose
         bar.set_postfix_str(f"{statistics.rows:,} rows, {rate:,.0f}/s", refresh=False)
 
     with byte_bar((table,), quiet) as bar:
-        observer = AnnotateObserver(lambda line: tell([line], quiet), bar.update, on_block)
+        observer = AnnotateObserver(partial(say, quiet=quiet), warn, bar.update, on_block)
         summary = annotate(table, models, out, observer=observer, **chosen)
-    for line in summary.lines():
-        say(line, quiet)
+    if not quiet:
+        warn(*summary.warnings)
+        tell(summary.lines())
 
 
 @options.command(short_help="Remove the columns that annotate appended.")

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import click
@@ -38,10 +39,10 @@ def warn(*messages: str) -> None:
         say(f"warning: {message}")
 
 
-def tell(lines: Iterable[str], quiet: bool) -> None:
-    """Write lines on standard error; if ``quiet``, only warnings."""
+def tell(lines: Iterable[str], quiet: bool = False) -> None:
+    """Write lines on standard error; nothing if ``quiet``."""
     for line in lines:
-        say(line, quiet and not line.startswith("warning"))
+        say(line, quiet)
 
 
 def command_line() -> str:
@@ -109,7 +110,7 @@ class TrainingTalk:
 
     def __enter__(self) -> Observer:
         return Observer(
-            lambda line: tell([line], self._quiet), self._reading.update, self._preparing.update, self._on_start, self._on_step,
+            partial(say, quiet=self._quiet), warn, self._reading.update, self._preparing.update, self._on_start, self._on_step,
             self._on_record,
         )  # fmt: skip
 

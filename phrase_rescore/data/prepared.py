@@ -157,7 +157,7 @@ def mapped(path: str, dtype: type[np.generic]) -> NDArray[Any]:
 
 def unk_untrained(what: str) -> str:
     """Return the warning of data without an unknown word."""
-    return f"warning: no unknown {what}: UNK is untrained; use a smaller --shortlist"
+    return f"no unknown {what}: UNK is untrained; use a smaller --shortlist"
 
 
 def unigram_log_probs(ids: NDArray[np.int32], size: int, ends: int = 0) -> list[float]:

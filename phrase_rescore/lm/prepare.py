@@ -31,7 +31,7 @@ from phrase_rescore.lm.config import Text
 from phrase_rescore.lm.nplm import NULL, UNKNOWN
 from phrase_rescore.moses.table import SEPARATOR
 from phrase_rescore.moses.text import END, START, Sentences, parsed_lines
-from phrase_rescore.progress import Progress, silent
+from phrase_rescore.progress import Listener, Progress, silent
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.session import Source
 
@@ -173,7 +173,7 @@ class TextSource(Source[TextStore]):
         fingerprint = fingerprint_of(inputs, (text.vocab,), **options, version=__version__)
         super().__init__(inputs, text.text_dir or beside(model_dir, "text"), fingerprint)
 
-    def check(self, say: Callable[[str], None]) -> None:
+    def check(self, listener: Listener) -> None:
         """Open every input, and read a given vocabulary, before hours of work. Raises InputError."""
         for path in self.inputs:
             if not is_stream(path):
@@ -181,20 +181,21 @@ class TextSource(Source[TextStore]):
         if self.text.vocab and not is_stream(self.text.vocab):
             read_shortlist(self.text.vocab, RESERVED)
 
-    def report(self, store: TextStore, made: bool, say: Callable[[str], None]) -> None:
+    def report(self, store: TextStore, made: bool, listener: Listener) -> None:
         """Report the size of the text."""
         numbers = store.numbers
         held_out = f"{numbers.held_out_sentences:,} sentences held out"
+        say, warn = listener.say, listener.warn
         say(f"{numbers.sentences:,} sentences of {numbers.words:,} words to train on, {held_out}")
         for warning in self._read.warnings():
-            say(f"warning: {warning}")
+            warn(warning)
         if numbers.empty:
             say(f"{numbers.empty:,} lines without a word left out")
         if self.text.held_out and self.text.held_out_share and not numbers.held_out_sentences:
-            say("warning: too few sentences to hold any out; the last step is kept, not the best")
+            warn("too few sentences to hold any out; the last step is kept, not the best")
         say(f"the network knows {len(store.vocab.words):,} words, {1 - numbers.unk:.1%} of the running ones")
         if not numbers.unk:
-            say(unk_untrained("word in the text"))
+            warn(unk_untrained("word in the text"))
 
     def make(self, observer: Observer, check: Callable[[TextNumbers], None]) -> TextStore:
         """Read, count and encode the text."""

@@ -17,6 +17,7 @@ from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns, 
 from phrase_rescore.moses.ini import BINARIZED_TABLES, GROUP, Feature, Ini
 from phrase_rescore.moses.ini_uses import InGroup, scores_markup, uses_of
 from phrase_rescore.moses.table import BLANKS_AND_CR
+from phrase_rescore.progress import Say, silent
 from phrase_rescore.ranges import Range
 
 _UNFILTERED = (b"PhraseDictionaryCompact", b"ProbingPT", GROUP)  # filter-model-given-input.pl passes their lines through
@@ -129,7 +130,7 @@ def _check_added(there: TableColumns, table: Feature, own_columns: bool, where: 
 
 
 def _for_table(
-    ini: Ini, table: str, name: str | None, path: str | None, how: str, own_columns: bool, keep_relative: bool
+    ini: Ini, table: str, name: str | None, path: str | None, how: str, own_columns: bool, keep_relative: bool, warn: Say
 ) -> tuple[Ini, list[str]]:
     """Return the ini with ``table`` in place of the phrase table ``name``, or the only one, and the lines of the report."""
     old = ini.find_table(None if name is None else os.fsencode(name))
@@ -157,13 +158,14 @@ def _for_table(
     if values and scores_markup(ini, old):
         why = f"Moses divides them among all {n} columns"
         found.append(f"[xml-input]: the probabilities of marked translations weigh differently than before: {why}")
-    said = [f"warning: {ini.where}: {warning}" for warning in found]
+    for warning in found:
+        warn(f"{ini.where}: {warning}")
     if after == ini.text:
-        return ini, [*said, f"nothing to do: {old} has {n} columns and this path already"]
+        return ini, [f"nothing to do: {old} has {n} columns and this path already"]
     changes = [f"num-features {n_old} -> {n}, new weights {b' '.join(own).decode()}"] if n > n_old else []
     if new_path != old.path:
         changes.append(f"path {os.fsdecode(old.path)} -> {os.fsdecode(new_path)}")
-    said.append(f"{old}: {', '.join(changes)}")
+    said = [f"{old}: {', '.join(changes)}"]
     for group, starts in groups:
         weights = f"new weights {b' '.join(values).decode()} after those of {old}"
         said.append(f"{group}: num-features {group.n_columns} -> {group.n_columns + len(starts) * len(values)}, {weights}")
@@ -182,12 +184,13 @@ def _defaults(group: Feature, start: int, there: TableColumns, n_old: int) -> li
 def moses_ini(
     ini: Path, out: Path = "-", *, table: Path | None = None, lm: Path | None = None, feature: str | None = None,
     path: Path | None = None, weights: str = "small", own_columns: bool = False, keep_relative: bool = False,
+    warn: Say = silent,
 ) -> list[str]:  # fmt: skip
     """Write a moses.ini for a table with added columns, or for a neural language model, as ``phrase-rescore moses-ini`` does.
 
     ``out`` may be ``ini``. ``table`` takes the place of the phrase table ``feature``, or of the only one, and ``path`` is
     written instead of its own. Paths are made absolute, since mert-moses.pl starts Moses in another folder, unless
-    ``keep_relative``. Returns the lines of the report, with the options of other programs; warnings begin with ``warning:``.
+    ``keep_relative``. Returns the lines of the report, with the options of other programs; ``warn`` gets warnings.
 
     Raises InputError as ``find_table``, ``uses_of`` and ``TableColumns.read``, and for a table without new columns, or with new
     ones that no model added unless ``own_columns``; OptionError for a binarized one without ``path``, and as ``new_weights``.
@@ -204,7 +207,7 @@ def moses_ini(
         raise OptionError("ini and table are both '-', standard input; name a file for one of them")
     edited, said = Ini.read(ini), list[str]()
     if table is not None:
-        edited, said = _for_table(edited, table, feature, path, weights, own_columns, keep_relative)
+        edited, said = _for_table(edited, table, feature, path, weights, own_columns, keep_relative, warn)
     if lm is not None:
         if table is None and "," in weights:
             raise OptionError(f"--weights {weights}: a language model has one weight")
@@ -213,7 +216,7 @@ def moses_ini(
         edited, name = with_neural_lm(edited, os.fsencode(lm_path), _order_of(lm), weight)
         if edited.of(b"alternate-weight-setting"):
             found = f"[alternate-weight-setting] has no weight of {name}, so it is 0 there"
-            said.append(f"warning: {edited.where}: {found}; add '{name}= {weight.decode()}' to each")
+            warn(f"{edited.where}: {found}; add '{name}= {weight.decode()}' to each")
         said.append(f"{name}: a feature NeuralLM of {lm_path}, weight {weight.decode()}; Moses must be built --with-nplm")
     with nullcontext(sys.stdout.buffer) if out == "-" else atomic_output(out) as output:
         output.write(edited.text)

@@ -105,7 +105,7 @@ def train_sentences(inputs: Sequence[str], model_dir: str, config: TranslationCo
         task = SentenceTask(model.to(device), store.train, store.held_out, size, recipe.seed, device, sampled)
         with session.learned(task, recipe) as outcome:
             remedy = "check that the lines of the two files belong together, and train longer"
-            control = task.control(session.observer.say, remedy) if outcome.best and session.processes.is_first else None
+            control = task.control(session.observer.warn, remedy) if outcome.best and session.processes.is_first else None
         summary = {
             "inputs": [os.path.basename(path) for path in inputs],
             "distinct_pairs": {"training": store.numbers.training, "held_out": store.numbers.held_out},
@@ -114,7 +114,7 @@ def train_sentences(inputs: Sequence[str], model_dir: str, config: TranslationCo
             "held_out_other_sources": control,
         }
         if found := shortfall(summary):
-            session.observer.say(f"warning: {found}; train again with --overwrite and a larger --max-time")
+            session.observer.warn(f"{found}; train again with --overwrite and a larger --max-time")
         vocabs, shares = (store.src_vocab, store.tgt_vocab), (store.numbers.source_unk, store.numbers.target_unk)
         translation = Translation(model.to("cpu"), *vocabs, shares, summary)
         session.publish(lambda directory: save(translation, directory))

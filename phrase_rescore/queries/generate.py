@@ -41,12 +41,12 @@ class Search(Checked):
 
 def generate(
     model_dir: Path, *, flush: bool = False, digits: int = 7, device: str = "cpu", on_sources: Progress = silent,
-    tell: Say = silent, conclude: Say = silent, **search: Any,
+    say: Say = silent, warn: Say = silent, **search: Any,
 ) -> Iterator[list[bytes]]:  # fmt: skip
     """Propose phrases of the side that the model predicts, as ``phrase-rescore generate`` does. Yield lines, some at a time.
 
     A line has source, target, natural log p and the number of unknown words. ``search``: the fields of ``Search``.
-    ``on_sources`` gets the number of sources done, ``tell`` warnings, ``conclude`` the closing line. Raises InputError for a
+    ``on_sources`` gets the number of sources done, ``warn`` warnings, ``say`` the closing line. Raises InputError for a
     bad line, after the hypotheses before it.
     """
     if search.get("random") and search.get("beam"):
@@ -54,7 +54,7 @@ def generate(
     if not search.get("random") and (search.get("temperature") is not None or search.get("top_k") is not None):
         raise OptionError("--temperature and --top-k are for hypotheses drawn at random; add --random")
     consequence, alone = "proposals with such a word mean nothing", not search.get("unk")
-    checkpoint = ready_model(model_dir, lambda warning: tell(f"warning: {warning}"), consequence, reads_alone=alone)
+    checkpoint = ready_model(model_dir, warn, consequence, reads_alone=alone)
     wanted = Search(**{name: value for name, value in search.items() if value is not None})
     translator = Translator(checkpoint, resolve_device(device))
     reader = PhraseReader(checkpoint.sides[0], checkpoint.read_factor)
@@ -76,4 +76,4 @@ def generate(
     if flush or standard_input().isatty():
         return
     noun = "hypothesis" if proposed == 1 else "hypotheses"
-    conclude(f"{counted(asked, 'phrase')}, {proposed:,} {noun}, {asked / seconds if seconds else 0.0:,.0f} phrases/s")
+    say(f"{counted(asked, 'phrase')}, {proposed:,} {noun}, {asked / seconds if seconds else 0.0:,.0f} phrases/s")

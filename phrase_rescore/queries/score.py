@@ -91,12 +91,12 @@ def _perplexity(log_prob: float, tokens: int) -> float:
 
 def score_lm(
     text: Path, lm: Path, *, per_word: bool = False, flush: bool = False, digits: int = 7, device: str = "cpu",
-    tell: Say = silent, warn: Say = silent,
+    say: Say = silent, warn: Say = silent,
 ) -> Iterator[list[bytes]]:  # fmt: skip
     """Score tokenized text (``-``: standard input), a sentence a line, as ``phrase-rescore score-lm`` does.
 
     Yields lines with their newlines, some at a time: natural log p, tab, the number of words that the model does not know;
-    ``per_word`` adds the words and ``</s>``, each followed by its log p. ``tell`` gets the totals, as of KenLM's ``query``.
+    ``per_word`` adds the words and ``</s>``, each followed by its log p. ``say`` gets the totals, as of KenLM's ``query``.
     """
     text = os.fspath(text)
     prepare(usable_cores())
@@ -120,7 +120,7 @@ def score_lm(
     for warning in [*misfits(unknown, words, model.unk_share), *read.warnings()]:
         warn(warning)
     if tokens:
-        tell(f"Perplexity including OOVs: {_perplexity(log_p, tokens):.6g}")
-        tell(f"Perplexity excluding OOVs: {_perplexity(log_p_known, tokens - unknown):.6g}")
-        tell(f"OOVs: {unknown}")
-    tell(f"Tokens: {tokens}")
+        say(f"Perplexity including OOVs: {_perplexity(log_p, tokens):.6g}")
+        say(f"Perplexity excluding OOVs: {_perplexity(log_p_known, tokens - unknown):.6g}")
+        say(f"OOVs: {unknown}")
+    say(f"Tokens: {tokens}")

@@ -67,9 +67,8 @@ class TuneSummary:
     warnings: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """Return the lines of the report; warnings begin with ``warning:``."""
+        """Return the lines of the report, without the ``warnings``."""
         said = [
-            *(f"warning: {warning}" for warning in self.warnings),
             f"{self.entries:,} entries of {counted(self.segments, 'segment')}",
             f"BLEU {self.bleu_of_totals:.2f} by the totals of the lists, {self.bleu:.2f} by the new weights",
         ]

@@ -27,7 +27,7 @@ from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.paths import beside, is_stream
 from phrase_rescore.files.row_outputs import DroppedRows
 from phrase_rescore.moses.pairs import PairBlock, read_pair_blocks, refuse_by_name
-from phrase_rescore.progress import Progress, silent
+from phrase_rescore.progress import Listener, Progress, Say, silent
 from phrase_rescore.rnn.checkpoint import SIDES, SOURCE_VOCAB, TARGET_VOCAB
 from phrase_rescore.rnn.config import Data
 from phrase_rescore.training.config import Observer
@@ -195,7 +195,7 @@ class PairSource(Source[PairStore]):
         of_some, of_all = (fingerprint_of(inputs, files, **options | more) for more in ({}, {"drop_bad_rows": False}))
         super().__init__(inputs, data.pairs_dir or beside(model_dir, "pairs"), of_all, of_some)
 
-    def check(self, say: Callable[[str], None]) -> None:
+    def check(self, listener: Listener) -> None:
         """Check the first rows of every input, vocabularies and the room, but no streams. Raises InputError."""
         for path in self.inputs:
             refuse_by_name(path)
@@ -209,24 +209,25 @@ class PairSource(Source[PairStore]):
         room = check_room(self.scratch)
         if room < sum(map(os.path.getsize, files)):
             found = f"{self.scratch} has room for {room / 2**30:.1f} GB, but sorting needs up to twice the text of all pairs"
-            say(f"warning: {found}; name another directory with --scratch")
+            listener.warn(f"{found}; name another directory with --scratch")
 
-    def report(self, store: PairStore, made: bool, say: Callable[[str], None]) -> None:
+    def report(self, store: PairStore, made: bool, listener: Listener) -> None:
         """Report the number of pairs. Raises OptionError if there are none, or if given vocabularies lack too many words."""
+        say, warn = listener.say, listener.warn
         numbers, shares = store.numbers, (store.numbers.source_unk, store.numbers.target_unk)
         if not made:
             for side, unknown in enumerate(shares):
-                self._check_coverage(side, 1 - unknown, say)
+                self._check_coverage(side, 1 - unknown, warn)
         if not numbers.training:
             raise OptionError("there are no pairs to train on")
         say(f"{numbers.training:,} distinct pairs to train on, {numbers.held_out:,} held out")
         if self.data.held_out and not numbers.held_out:
-            say("warning: too few sources to hold any out; the last step is kept, not the best")
+            warn("too few sources to hold any out; the last step is kept, not the best")
         known = (f"{1 - share:.1%} of the running {side} words" for side, share in zip(SIDES, shares, strict=True))
         say(f"the shortlists have {' and '.join(known)}")
         for name, share in zip(SIDES, shares, strict=True):
             if share == 0:
-                say(unk_untrained(f"{name} word among the pairs"))
+                warn(unk_untrained(f"{name} word among the pairs"))
 
     def make(self, observer: Observer, check: Callable[[PairNumbers], None]) -> PairStore:
         """Read, sort and encode the pairs."""
@@ -242,13 +243,13 @@ class PairSource(Source[PairStore]):
                 chosen = self._vocabulary(0, src, observer.say), self._vocabulary(1, tgt, observer.say)
                 for side, counts in enumerate((src, tgt)):
                     share, lacking = known_share(counts, chosen[side], chosen[1 - side])
-                    self._check_coverage(side, share, observer.say, lacking)
+                    self._check_coverage(side, share, observer.warn, lacking)
                 return chosen
 
             made_of = self.fingerprints[1 if dropped.rows else 0]
             store = prepare_store(self.directory, made_of, pairs, vocabularies, data.held_out, observer.on_pairs, check)
-        if said := dropped.summary():
-            observer.say(f"warning: {said}")
+        if dropped.rows:
+            observer.warn(dropped.summary())
         rarely = f"seen less than {data.min_count} times"
         for why, number in (("too long", store.numbers.too_long), (rarely, store.numbers.left_out)):
             if number:
@@ -272,7 +273,7 @@ class PairSource(Source[PairStore]):
         on_bad_row = drop if data.drop_bad_rows else None
         return read_pair_blocks(path, data.form, on_read, on_bad_row, data.min_count > 1, data.factors)
 
-    def _vocabulary(self, side: int, counts: Counter[bytes], say: Callable[[str], None]) -> Vocabulary:
+    def _vocabulary(self, side: int, counts: Counter[bytes], say: Say) -> Vocabulary:
         """Return the shortlist of a side (0: source, 1: target), from a file or of words counted over a corpus or the pairs."""
         if path := self._given[side]:
             return read_shortlist(path)
@@ -287,7 +288,7 @@ class PairSource(Source[PairStore]):
         say(found + (f"; the {left_out:,} rarest are left out to train UNK" if left_out else ""))
         return shortlist
 
-    def _check_coverage(self, side: int, share: float, say: Callable[[str], None], lacking: str = "") -> None:
+    def _check_coverage(self, side: int, share: float, warn: Say, lacking: str = "") -> None:
         """Warn of a given vocabulary that has a small ``share`` of a side's running words, or refuse it with OptionError."""
         given = self._given[side]
         if (not given and not self.data.vocab_corpus) or share >= FEW_KNOWN:
@@ -298,4 +299,4 @@ class PairSource(Source[PairStore]):
             found += f"; {lacking}"
         if share < LEAST_KNOWN and not self.data.allow_poor_coverage:
             raise OptionError(f"{found}; give the vocabulary of these pairs, or pass --allow-poor-coverage")
-        say(f"warning: {found}")
+        warn(found)

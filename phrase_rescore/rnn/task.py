@@ -1,7 +1,7 @@
 """The task of training on phrase pairs: random minibatches, the loss of the paper, the held-out measure."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from phrase_rescore.data.ragged import EncodedPairs, Indices, Ragged
 from phrase_rescore.data.sampling import drawn_rows
 from phrase_rescore.nn.softmax import SURE
+from phrase_rescore.progress import Say
 from phrase_rescore.rnn.network import packed
 
 _EVALUATED = 512  # pairs at a time
@@ -94,7 +95,7 @@ class PhrasePairTask(Generic[Network]):
         """Return the held-out figures, None if no pairs are held out."""
         return held_out_figures(self.module, self.held_out, self.device) if len(self.held_out) else None
 
-    def control(self, say: Callable[[str], None], remedy: str) -> dict[str, float] | None:
+    def control(self, warn: Say, remedy: str) -> dict[str, float] | None:
         """Return the held-out figures with other sources of equal length, None without such. Warn if they cost hardly more."""
         exchanged, rows = with_other_sources(self.held_out)
         if not len(rows):
@@ -102,5 +103,5 @@ class PhrasePairTask(Generic[Network]):
         figures = held_out_figures(self.module, exchanged, self.device)
         loss = held_out_figures(self.module, self.held_out.take(rows), self.device)["loss"]
         if len(rows) >= _FEWEST and figures["loss"] < (1 + _READS) * loss:
-            say(f"warning: the model hardly reads its source: held-out pairs cost nearly the same with other sources; {remedy}")
+            warn(f"the model hardly reads its source: held-out pairs cost nearly the same with other sources; {remedy}")
         return figures

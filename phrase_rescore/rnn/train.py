@@ -4,7 +4,7 @@ Vocabularies of the two may differ: the rows of a word are copied to the word of
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 
 import torch
@@ -12,6 +12,7 @@ import torch
 from phrase_rescore.data.prepared import unigram_log_probs
 from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary, shared_rows
 from phrase_rescore.errors import OptionError
+from phrase_rescore.progress import Listener
 from phrase_rescore.rnn.checkpoint import Checkpoint, load, save
 from phrase_rescore.rnn.config import TrainingConfig
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
@@ -48,10 +49,10 @@ def train_pairs(
         if store is None:
             return load(model_dir)
         recipe = session.limited(config.recipe, store.numbers.training, store.numbers.held_out)
-        task = make_task(store, config, session.observer.say)
+        task = make_task(store, config, session.observer)
         with session.learned(task, recipe, evaluate_first=start.init_from is not None) as outcome:
             remedy = "check that source and target are aligned row by row, and train longer"
-            control = task.control(session.observer.say, remedy) if outcome.best and session.processes.is_first else None
+            control = task.control(session.observer.warn, remedy) if outcome.best and session.processes.is_first else None
         used = replace(config, recipe=replace(recipe, softmax="sampled" if task.sampled else "full"))
         summary = {
             "inputs": [os.path.basename(path) for path in inputs],
@@ -62,7 +63,7 @@ def train_pairs(
             "held_out_other_sources": control,
         }
         if found := shortfall(summary):
-            session.observer.say(f"warning: {found}; train again with --overwrite and a larger --max-time")
+            session.observer.warn(f"{found}; train again with --overwrite and a larger --max-time")
         vocabs, shares = (store.src_vocab, store.tgt_vocab), (store.numbers.source_unk, store.numbers.target_unk)
         checkpoint = Checkpoint(task.module.to("cpu"), *vocabs, shares, summary, inverse=data.inverse, factors=data.factors)
         session.publish(lambda directory: save(checkpoint, directory))
@@ -80,7 +81,7 @@ def _check_start(config: TrainingConfig) -> None:
         check_like(config.network, donor.model.config, [size.name for size in fields(config.network)])
 
 
-def make_task(store: PairStore, config: TrainingConfig, say: Callable[[str], None]) -> PhrasePairTask[RNNEncoderDecoder]:
+def make_task(store: PairStore, config: TrainingConfig, listener: Listener) -> PhrasePairTask[RNNEncoderDecoder]:
     """Return the model before its first step, with the pairs that it is trained on."""
     start, inverse, recipe, device = config.start, config.data.inverse, config.recipe, config.machine.device
     read, predicted = (store.tgt_vocab, store.src_vocab) if inverse else (store.src_vocab, store.tgt_vocab)
@@ -89,25 +90,26 @@ def make_task(store: PairStore, config: TrainingConfig, say: Callable[[str], Non
     unigram = unigram_log_probs(training.tgt.ids, len(predicted), len(training))
     initialise(model, recipe.seed, paper=start.paper_initialisation, unigram=unigram)
     if start.init_from:
-        for line in initialise_from(model, read, predicted, load(start.init_from)):
-            say(line)
+        initialise_from(model, read, predicted, load(start.init_from), listener)
     sampled = is_sampled(recipe.softmax, len(predicted), device)
     if recipe.softmax == "sampled" and not sampled:
-        say(f"the softmax is over all of its {len(predicted):,} words: drawing some would save no time")
+        listener.say(f"the softmax is over all of its {len(predicted):,} words: drawing some would save no time")
     return PhrasePairTask(model.to(device), training, held_out, recipe.batch_size, recipe.seed, device, sampled)
 
 
 @torch.no_grad()
-def initialise_from(model: RNNEncoderDecoder, read: Vocabulary, predicted: Vocabulary, donor: Checkpoint) -> list[str]:
-    """Copy the donor's weights, which fit; rows of words that it does not know stay. Return the lines of the report."""
-    lines, rows = [], []
+def initialise_from(
+    model: RNNEncoderDecoder, read: Vocabulary, predicted: Vocabulary, donor: Checkpoint, listener: Listener
+) -> None:
+    """Copy the donor's weights, which fit; rows of words that it does not know stay."""
+    rows = []
     for side, own, known in zip(donor.sides, (read, predicted), donor.vocabs, strict=True):
         rows.append(shared_rows(own, known))
         n, total = len(rows[-1][0]) - FIRST_WORD, len(own.words)
         text = f"{side}: {n:,} of {total:,} words start from the other model"
-        lines.append(text if n == total else f"{text}, {total - n:,} at random")
+        listener.say(text if n == total else f"{text}, {total - n:,} at random")
         if total and not n:
-            lines.append(f"warning: the other model knows no {side} word of this one; was it for another language?")
+            listener.warn(f"the other model knows no {side} word of this one; was it for another language?")
     given = dict(donor.model.named_weights())
     for name, weight in model.named_weights():
         if name in WORD_ROWS:
@@ -115,4 +117,3 @@ def initialise_from(model: RNNEncoderDecoder, read: Vocabulary, predicted: Vocab
             weight[here] = given[name][there].to(weight)
         else:
             weight.copy_(given[name])
-    return lines

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Self, TypeVar
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.progress import silent
+from phrase_rescore.progress import Listener, Progress, silent
 from phrase_rescore.ranges import SECONDS, SEEDS, THREADS, Checked, Range, Whole, ranged
 from phrase_rescore.runtime import share_of_cores
 
@@ -150,11 +150,10 @@ AnySettings = TypeVar("AnySettings", bound=Settings)
 
 
 @dataclass
-class Observer:
+class Observer(Listener):
     """Functions that are called with the progress of a training. The defaults show nothing."""
 
-    say: Callable[[str], None] = silent
-    on_read: Callable[[int], object] | None = None  # bytes of the inputs
+    on_read: Progress | None = None  # bytes of the inputs
     on_pairs: Callable[[int], object] = silent  # pairs or sentences prepared
     on_start: Callable[[Recipe, int], object] = silent  # the recipe with its limits, items of a pass
     on_step: Callable[[int, float, float, int], None] = silent  # step, share of the run done before, loss per item, items

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from phrase_rescore.errors import OptionError, RescoreError
+from phrase_rescore.progress import Say
 from phrase_rescore.runtime import use_threads
 
 Loss = Callable[[nn.Module, Any], Tensor]  # (module, part): the summed loss, a scalar
@@ -49,7 +50,7 @@ class ProcessGroup:
         dist.all_gather(shared, own)
         return [numbers.tolist() for numbers in shared]
 
-    def first_alone(self, work: Callable[[], bool], say: Callable[[str], None]) -> bool:
+    def first_alone(self, work: Callable[[], bool], say: Say) -> bool:
         """Run ``work`` in the first process while the others wait, and return its result in all of them.
 
         They wait without a collective, whose time would be limited; the second one says so every minute. Raises what ``work``

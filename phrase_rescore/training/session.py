@@ -22,6 +22,7 @@ from phrase_rescore.files.outputs import check_replaceable, recover_directory, r
 from phrase_rescore.files.paths import beside, check_outputs
 from phrase_rescore.messages import counted
 from phrase_rescore.nn.storage import LOG, atomic_directory, check_target, numbers_of
+from phrase_rescore.progress import Listener
 from phrase_rescore.training.config import AnySettings, Observer, Recipe, Settings, in_words
 from phrase_rescore.training.loop import NotFiniteError, Outcome, Task, Trainer
 from phrase_rescore.training.processes import find_processes, local_device, process_group
@@ -95,11 +96,11 @@ class Source(ABC, Generic[Store]):
         if not made:
             observer.say(f"{self.called}: found prepared in {self.directory}")
         check(store.numbers)
-        self.report(store, made, observer.say)
+        self.report(store, made, observer)
         return store
 
     @abstractmethod
-    def check(self, say: Callable[[str], None]) -> None:
+    def check(self, listener: Listener) -> None:
         """Raise OptionError, InputError or RescoreError for unfit files, before hours of preparing data."""
 
     @abstractmethod
@@ -107,7 +108,7 @@ class Source(ABC, Generic[Store]):
         """Prepare the data in the directory. The caller holds its lock."""
 
     @abstractmethod
-    def report(self, store: Store, made: bool, say: Callable[[str], None]) -> None:
+    def report(self, store: Store, made: bool, listener: Listener) -> None:
         """Report the size of the data; ``made``: they were prepared now. Raises OptionError if they cannot be trained on."""
 
 
@@ -135,7 +136,7 @@ class Session(contextlib.ExitStack):
         self.observer = replace(self._talk, on_record=self._add_to_log) if self.processes.is_first else Observer()
         self._log = list[str]()  # its lines
         if slow:
-            self.observer.say(f"warning: {slow}")
+            self.observer.warn(slow)
         self.resumes, self.finish = False, settings.output.finish
         self._model_dir, self._settings = model_dir, settings
 
@@ -150,7 +151,7 @@ class Session(contextlib.ExitStack):
             if self.processes.size > 1 and source.fingerprints[0] is None:
                 remedy = "name files, not pipes or standard input"
                 raise OptionError(f"several processes need inputs that can be read twice: {remedy}")
-            source.check(say)
+            source.check(self.observer)
             os.makedirs(os.path.dirname(os.path.realpath(self._model_dir)), exist_ok=True)
             self.enter_context(locked(self._model_dir, "wait until it ends, or name another directory with -m", say))
             if not self._can_begin():
@@ -260,4 +261,4 @@ class Session(contextlib.ExitStack):
             error.add_note(f"{state.directory} has the whole training; the same command with --resume continues")
             raise
         if os.path.lexists(state.directory):
-            self.observer.say(f"warning: {state.directory} cannot be removed; the model is complete, so delete it")
+            self.observer.warn(f"{state.directory} cannot be removed; the model is complete, so delete it")

@@ -81,7 +81,7 @@ class Bench:
                     raise Stopped
                 threading.Thread(target=fault).start()
 
-        observer = AnnotateObserver(on_block=on_block, say=said.append)
+        observer = AnnotateObserver(said.append, on_block=on_block)
         options = {"block_rows": BLOCK, "cluster": cluster.address, "observer": observer}
         try:
             annotate(self.table, self.model, self.out, **options)

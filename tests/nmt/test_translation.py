@@ -147,8 +147,8 @@ def test_a_model_that_does_not_read_its_source_is_warned_of(tmp_path: Path) -> N
     (tmp_path / "e").write_text("".join(f"{source} x{i}\n" for i, source in enumerate(sources)))
     (tmp_path / "f").write_text("".join(f"{source.replace('s', 't')}\n" for source in sources))
     inputs, options = (tmp_path / "e", tmp_path / "f"), SMALL | {"max_steps": 1, "held_out": 30, "shortlist": 12}
-    training = train_nmt(inputs, tmp_path / "model", observer=Observer(say=said.append), **options)
-    warning = "warning: the model hardly reads its source: held-out pairs cost nearly the same with other sources"
+    training = train_nmt(inputs, tmp_path / "model", observer=Observer(warn=said.append), **options)
+    warning = "the model hardly reads its source: held-out pairs cost nearly the same with other sources"
     assert f"{warning}; check that the lines of the two files belong together, and train longer" in said
     assert training["held_out_other_sources"]["loss"] == pytest.approx(training["held_out"]["loss"], rel=0.05)
 

@@ -75,8 +75,8 @@ def test_scratch_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     real = sorting.shutil.disk_usage(tmp_path)
     monkeypatch.setattr(sorting.shutil, "disk_usage", lambda path: real._replace(free=10))
     said: list[str] = []
-    training.run(Observer(said.append))
-    assert f"warning: {tmp_path} has room for 0.0 GB, but sorting needs up to twice the text of all pairs" in said[0]
+    training.run(Observer(warn=said.append))
+    assert f"{tmp_path} has room for 0.0 GB, but sorting needs up to twice the text of all pairs" in said[0]
 
 
 def test_prepared_pairs_serve_where_one_may_only_read(tmp_path: Path) -> None:

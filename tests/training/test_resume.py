@@ -164,7 +164,7 @@ def test_a_sampled_softmax_draws_the_same_words_after_a_resume(training: Trainin
 
 def test_a_small_softmax_is_not_sampled_and_says_so(training: Training) -> None:
     said: list[str] = []
-    small = training.but(softmax="sampled").run(Observer(say=said.append))
+    small = training.but(softmax="sampled").run(Observer(said.append))
     words = small.model.config.tgt_vocabulary
     assert f"the softmax is over all of its {words} words: drawing some would save no time" in said
     assert small.training["softmax"] == "full"
