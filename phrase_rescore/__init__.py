@@ -9,7 +9,7 @@ from phrase_rescore._version import __version__
 __all__ = [
     "ColumnFormat", "Hypothesis", "InputError", "Model", "ModelError", "OptionError", "RescoreError", "RowError", "Summary",
     "TextModel", "__version__", "annotate", "embed", "evaluate", "export_lm", "generate", "load", "load_lm",
-    "moses_ini", "rescore", "score", "score_lm", "strip", "train", "train_lm", "train_nmt", "tune", "why",
+    "moses_ini", "rescore", "score", "score_lm", "strip", "train", "train_lm", "train_nmt", "tune",
 ]  # fmt: skip
 
 if TYPE_CHECKING:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from phrase_rescore.annotation.annotator import Statistics, Summary
     from phrase_rescore.annotation.run import AnnotateObserver
     from phrase_rescore.evaluation.run import evaluate
-    from phrase_rescore.evaluation.why import why
     from phrase_rescore.info.ini import IniInfo
     from phrase_rescore.info.model import ModelInfo
     from phrase_rescore.info.table import TableInfo
@@ -50,7 +49,7 @@ __all__ = [
     "LM_PRESETS", "NMT_PRESETS", "PRESETS", "AnnotateObserver", "ColumnFormat", "Hypothesis", "InputError", "Model",
     "ModelError", "OptionError", "RescoreError", "RowError", "Statistics", "Summary", "TextModel", "annotate",
     "embed", "evaluate", "export_lm", "generate", "load", "load_lm", "moses_ini", "rescore", "score", "score_lm", "strip",
-    "train", "train_lm", "train_nmt", "tune", "why",
+    "train", "train_lm", "train_nmt", "tune",
 ]  # fmt: skip
 
 _ELSEWHERE = {  # names that are used as they are, and their modules; what needs torch is imported when it is used
@@ -58,7 +57,7 @@ _ELSEWHERE = {  # names that are used as they are, and their modules; what needs
     "Statistics": "annotation.annotator", "Summary": "annotation.annotator", "TextModel": "lm.scorer", "embed": "queries.embed",
     "evaluate": "evaluation.run", "export_lm": "lm.nplm", "generate": "queries.generate", "load": "rnn.model",
     "load_lm": "lm.scorer", "moses_ini": "moses.rewrite_ini", "report": "report.run", "score": "queries.score",
-    "score_lm": "queries.score", "why": "evaluation.why",
+    "score_lm": "queries.score",
 }  # fmt: skip
 
 Paths = Path | Sequence[Path]

@@ -58,7 +58,7 @@ TOP_K, TEMPERATURES = Whole(1, 10**9), Range(0.01, 1e6)
 HYPOTHESES, BEAMS = Whole(1, 100_000), Whole(1, 100_000)
 SAMPLES = Whole(1, 1_000_000)  # of a test of significance
 RESTARTS = Whole(0, 10_000)  # of tuning
-SHOWN_SEGMENTS = Whole(0, 1_000_000)  # of each kind that is listed
+EXAMPLES = Whole(0, 1_000_000)  # of each kind that is shown
 
 
 def check(name: str, value: object, wanted: Range) -> None:

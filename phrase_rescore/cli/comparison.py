@@ -1,18 +1,15 @@
-"""Declare the options of evaluate and why, which compare systems."""
+"""Declare the options of evaluate, which compares systems."""
 
-import os
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import ANNOTATED_TABLE, FILE, TEXT, PathName, flag, option, quiet_option
-from phrase_rescore.errors import OptionError
+from phrase_rescore.cli.options import FILE, TEXT, PathName, flag, option, quiet_option
 from phrase_rescore.evaluation.corpora import SetFiles
 from phrase_rescore.files.paths import Role
-from phrase_rescore.messages import printable
-from phrase_rescore.ranges import SAMPLES, SHOWN_SEGMENTS, TEST_SEEDS
+from phrase_rescore.ranges import EXAMPLES, SAMPLES, TEST_SEEDS
 
 _METRICS = ("bleu", "chrf", "ter")
 
@@ -61,6 +58,10 @@ class EvaluateCommand(options.Command):
 @option("--samples", SAMPLES, "Samples of each test.  [default: 1000 of the bootstrap, 10000 of the randomization]")
 @option("--seed", TEST_SEEDS, "The seed of both tests.", default=12345)
 @option(
+    "--examples", EXAMPLES, "Also show the N segments that gained most over the baseline, and the N that lost most.", default=0
+)
+@option("--source", FILE, "The text that was translated, to show it in --examples.")
+@option(
     "--format form", ("text", "markdown", "json"), "How to write the table. json has every run and all digits.", default="text"
 )
 @option(
@@ -68,7 +69,7 @@ class EvaluateCommand(options.Command):
     "Write the counts of the only output to FILE, gzip. A later evaluation takes FILE as OUT.",
 )  # fmt: skip
 @quiet_option
-def evaluate(sets: tuple[SetFiles, ...], form: str, statistics: str | None, quiet: bool, **settings: Any) -> None:
+def evaluate(sets: tuple[SetFiles, ...], form: str, quiet: bool, **asked: Any) -> None:
     """Score the outputs of systems with sacrebleu. Write a table of systems and sets, with the signatures of the metrics.
     For every system it has the difference to a baseline, and the probability p of one as large by chance.
 
@@ -77,6 +78,8 @@ def evaluate(sets: tuple[SetFiles, ...], form: str, statistics: str | None, quie
         --set test test.fr baseline=test.out rnn=test.rnn.out
     phrase-rescore evaluate --detokenize fr --set test test.fr \\
         baseline=base.1.out,base.2.out,base.3.out rnn=rnn.1.out,rnn.2.out,rnn.3.out
+    phrase-rescore evaluate --examples 5 --source test.en \\
+        --set test test.fr baseline=test.baseline.seg rnn=test.rnn.seg
     phrase-rescore evaluate --set test test.fr rnn=test.rnn.out --statistics test.rnn.gz
 
     TEXT. Moses reads and writes tokenized, escaped text. By default BLEU takes its tokens for words (sacrebleu's tok:none), as
@@ -90,6 +93,9 @@ def evaluate(sets: tuple[SetFiles, ...], form: str, statistics: str | None, quie
     STATISTICS. OUT may be a file that --statistics wrote. It has the counts from which all figures follow, and no text. A
     set of such files needs no REF. Figures are the same to the digit.
 
+    EXAMPLES. Segments are taken by sentence BLEU, of several runs those of the first. If OUT is what moses wrote with -t, the
+    phrase pairs that differ are shown, too: |first-last| are numbers of source words, from 0.
+
     TESTS. p randomization is from approximate randomization, stratified over all runs of both systems (Clark et al.,
     ACL 2011). p bootstrap is from sacrebleu's paired bootstrap of one output against one: it compares these two outputs,
     not other tunings. Scores and p bootstrap are those of the sacrebleu command, except that a difference of 0 has p 1.
@@ -100,49 +106,6 @@ def evaluate(sets: tuple[SetFiles, ...], form: str, statistics: str | None, quie
 
     outputs = sum(len(runs) for files in sets for runs in files.systems.values())
     with count_bar("scoring", "outputs", quiet, outputs, scale=False) as bar:
-        result = evaluate(sets, statistics=statistics, on_output=bar.update, **settings)
+        result = evaluate(sets, on_output=bar.update, **asked)
     warn(*result.warnings)
     click.echo(layout(result, form), nl=False)
-
-
-def _system(text: str) -> tuple[str, str]:
-    """Return a system's name and the name of its output."""
-    system, _, path = text.partition("=")
-    if not (system and path):
-        raise OptionError(f"{text!r} is not SYSTEM=OUT, say, baseline=test.baseline.out")
-    return printable(os.fsencode(system), 1000), path
-
-
-@options.command(short_help="Show where a new score helped and where not, phrase by phrase.")
-@click.argument(
-    "systems", type=PathName(read=_system, paths=lambda system: system[1:]), nargs=-1, required=True, metavar="SYSTEM=OUT..."
-)
-@option("--source", FILE, "The text that both systems translated, as the decoder read it.", required=True)
-@option("--reference", FILE, "Its translation, tokenized and escaped as the outputs are.", required=True)
-@option("--table", ANNOTATED_TABLE, "The annotated table that both used, whole or filtered.", "TABLE", required=True)
-@option("--segments", SHOWN_SEGMENTS, "Show the N segments that gained most, and the N that lost most.", default=10)
-@quiet_option
-def why(systems: tuple[tuple[str, str], ...], table: str, quiet: bool, **asked: Any) -> None:
-    """Compare the outputs of two systems on one text, phrase by phrase, to show why a new score helped or did not. The first
-    system is the baseline.
-
-    \b
-    moses -config mert-work/moses.ini -input-file test.en -t > test.rnn.seg
-    phrase-rescore why --source test.en --reference test.fr \\
-        --table phrase-table.rnn.gz baseline=test.baseline.seg rnn=test.rnn.seg
-
-    OUT must have the phrases that the decoder used. It is what moses writes with -t or -tt, or an n-best list made with -t
-    or -include-segmentation-in-n-best. The best entry of every segment counts.
-
-    It shows how much is won and lost in how many segments. It shows what the second system does where the two differ, and how
-    many right words each kind of change wins. It shows the sums of the table's columns, and the segments that gained and lost
-    most, with the columns of the phrases that differ.
-    """
-    from phrase_rescore.api import why
-    from phrase_rescore.cli.terminal import byte_bar, warn
-    from phrase_rescore.evaluation.why_text import lines
-
-    with byte_bar((table,), quiet) as bar:
-        found = why(systems=systems, table=table, on_read=bar.update, **asked)
-    warn(*found.warnings)
-    click.echo("\n".join(lines(found)))

@@ -18,12 +18,12 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from phrase_rescore.errors import InputError
-from phrase_rescore.evaluation.corpora import Segments, read_lines, segments_of
+from phrase_rescore.evaluation.corpora import Segments, Text, read_lines, read_text
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.outputs import atomic_output, gzip_member
 from phrase_rescore.messages import counted, shown
 from phrase_rescore.moses.tokenizer import sacremoses_version
-from phrase_rescore.ranges import SAMPLES, TEST_SEEDS, Checked, ranged
+from phrase_rescore.ranges import EXAMPLES, SAMPLES, TEST_SEEDS, Checked, ranged
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}  # and what sacrebleu calls their scores
 _UNSPACED = {"zh": "zh", "ja": "char"}  # 13a finds no words in them
@@ -53,6 +53,7 @@ class EvaluationSettings(Checked):
     baseline: str | None = None  # None: the first system
     samples: int | None = ranged(None, SAMPLES)  # None: 1,000 of the bootstrap, 10,000 of the randomization
     seed: int = ranged(12345, TEST_SEEDS)  # not 0, which PairedTest takes for no seed
+    examples: int = ranged(0, EXAMPLES)  # segments to show that gained most, and as many that lost most
 
     @property
     def resamples(self) -> int:
@@ -146,10 +147,10 @@ def write_statistics(path: str, statistics: OutputStatistics) -> None:
         stream.write(gzip_member("".join(f"{line}\n" for line in lines).encode(), "9"))
 
 
-def read_output(path: str) -> Segments | OutputStatistics:
+def read_output(path: str) -> Text | OutputStatistics:
     """Read a file of text or of statistics. Raises InputError."""
     rows, name = read_lines(path), display_name(path)
-    return parse_statistics(name, rows) if rows[0].startswith(_BEGINNING) else segments_of(name, rows)
+    return parse_statistics(name, rows) if rows[0].startswith(_BEGINNING) else read_text(name, rows)
 
 
 def parse_statistics(path: str, rows: Sequence[bytes]) -> OutputStatistics:

@@ -15,10 +15,21 @@ from typing import Any
 
 import numpy as np
 from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.bleu import BLEU
 
 from phrase_rescore.errors import InputError, OptionError
-from phrase_rescore.evaluation.corpora import USAGE, Segments, SetFiles, check_lines
+from phrase_rescore.evaluation.corpora import (
+    USAGE,
+    Segments,
+    SetFiles,
+    Text,
+    check_lines,
+    check_source,
+    read_lines,
+    segments_of,
+)
 from phrase_rescore.evaluation.counts import METRICS, Basis, EvaluationSettings, OutputStatistics, read_output, write_statistics
+from phrase_rescore.evaluation.examples import Examples, make_examples
 from phrase_rescore.evaluation.significance import Noise, Scorer, bootstrap_p_values, pooled, randomization_p_values
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.paths import Path, check_one_stream
@@ -54,6 +65,7 @@ class SetScores:
     basis: Basis
     signatures: dict[str, str]
     systems: dict[str, dict[str, SystemScore]]
+    examples: dict[str, Examples]  # of the systems that are compared with the baseline, if they were asked for
 
     def noise(self) -> dict[str, Noise]:
         """Return the noise of tuning by metric; nothing if every system has one run."""
@@ -85,7 +97,8 @@ class _Set:
     def __init__(self, files: SetFiles, settings: EvaluationSettings) -> None:
         self.files, self.settings = files, settings
         read = {path: read_output(path) for path in dict.fromkeys(files.paths())}
-        texts = {path: output for path, output in read.items() if not isinstance(output, OutputStatistics)}
+        texts = {path: output.segments for path, output in read.items() if isinstance(output, Text)}
+        phrases = {path: output.phrases for path, output in read.items() if isinstance(output, Text)}
         counts = {path: output for path, output in read.items() if isinstance(output, OutputStatistics)}
         if not_text := [display_name(path) for path in files.references if path in counts]:
             found = f"{not_text[0]} has statistics, but is the reference of set '{files.name}'"
@@ -93,6 +106,8 @@ class _Set:
         if texts and not files.references:
             found = f"set '{files.name}' has no reference, but {display_name(next(iter(texts)))} is text, not statistics"
             raise OptionError(f"{found}; {USAGE}")
+        if settings.examples and counts:
+            raise OptionError(f"--examples shows text, and {display_name(next(iter(counts)))} has statistics; give the output")
         first = next(iter(read))  # a reference, if there is one
         check_lines(read)
         self.warnings = list(_empty_lines(files, texts))  # (file, what about it)
@@ -101,6 +116,7 @@ class _Set:
             texts = {path: detokenized(segments, language, display_name(path)) for path, segments in texts.items()}
         elif texts:
             self.warnings += _warnings(first, {path: look(segments) for path, segments in texts.items()}, settings)
+        self.texts = {path: Text(segments, phrases[path]) for path, segments in texts.items()}
         self.references = tuple(texts[path] for path in files.references)  # none where all outputs are statistics
         self.basis = Basis.of(self.references, settings) if files.references else counts[first].basis
         against = ", ".join(map(display_name, files.references)) or f"those of {display_name(first)}"
@@ -112,7 +128,7 @@ class _Set:
         every = texts | counts
         self.outputs = {system: [every[path] for path in paths] for system, paths in files.systems.items()}
 
-    def scores(self, baseline: str, on_output: Callable[[], object], path: Path | None) -> SetScores:
+    def scores(self, baseline: str, on_output: Callable[[], object], path: Path | None, sources: Segments | None) -> SetScores:
         """Score every output, and compare the systems with the baseline; write the statistics of the only output."""
         settings, metrics = self.settings, self.settings.make_metrics(self.basis.references, self.references)
         count_once = functools.cache(lambda text: OutputStatistics.of(text, metrics, self.basis))  # TER takes seconds
@@ -139,7 +155,30 @@ class _Set:
                 one = systems[system][name]
                 difference = one.mean - systems[baseline][name].mean
                 systems[system][name] = SystemScore(one.runs, difference, by_bootstrap.get(name), p)
-        return SetScores(self.files, self.basis, settings.signatures(self.basis.references), systems)
+        examples = dict[str, Examples]()
+        if settings.examples and base:
+            examples = {system: self._examples(baseline, system, base[0], own[0], sources) for system, own in outputs.items()}
+        return SetScores(self.files, self.basis, settings.signatures(self.basis.references), systems, examples)
+
+    def _examples(
+        self, baseline: str, system: str, base: OutputStatistics, own: OutputStatistics, sources: Segments | None
+    ) -> Examples:
+        """Return examples of the first runs of both systems, whose counts these are."""
+        metric = BLEU(force=True, effective_order=True)  # without the orders that a segment is too short for
+        bleu = [
+            [metric._compute_score_from_stats(row).score for row in of["BLEU"].tolist()] for of in (base.counts, own.counts)
+        ]
+        one, other = (self.texts[self.files.systems[name][0]] for name in (baseline, system))
+        return make_examples(self.settings.examples, list(zip(*bleu, strict=True)), sources, self.references, (one, other))
+
+    def read_source(self, path: str) -> Segments:
+        """Read the source of the set. Raises InputError if it does not fit the references, or the phrases of an output."""
+        source = segments_of(display_name(path), read_lines(path))
+        check_lines({self.files.references[0]: self.references[0], path: source})
+        for output, text in self.texts.items():
+            if text.phrases:
+                check_source(source, display_name(output), text.phrases)
+        return source
 
 
 def _check_scoring(basis: Basis, name: str, settings: EvaluationSettings) -> Iterator[str]:
@@ -196,31 +235,41 @@ def _scorer(metric: Metric) -> Scorer:
 
 
 def evaluate(
-    sets: Sequence[SetFiles], *, statistics: Path | None = None, on_output: Callable[[], object] = lambda: None, **asked: Any
-) -> Evaluation:
+    sets: Sequence[SetFiles], *, statistics: Path | None = None, source: Path | None = None,
+    on_output: Callable[[], object] = lambda: None, **asked: Any,
+) -> Evaluation:  # fmt: skip
     """Score every system on every set and compare it with the baseline, as ``phrase-rescore evaluate`` does.
 
     ``asked`` are fields of ``EvaluationSettings``. ``statistics`` names a file to write the counts of the only output to.
-    ``on_output`` is called for each output that has been scored. All files are read before. Raises TypeError for an unknown
-    setting, OptionError for options that do not fit, InputError for files that cannot be used or compared.
+    ``source`` is the text that was translated, for examples. ``on_output`` is called for each output that has been scored. All
+    files are read before. Raises TypeError for an unknown setting, OptionError for options that do not fit, InputError for
+    files that cannot be used or compared.
     """
     settings = EvaluationSettings(**asked)
     for name, n in Counter(files.name for files in sets).items():
         if n > 1:
             raise OptionError(f"two sets are called '{name}'; give each another name")
-    check_one_stream(*(path for files in sets for path in files.paths()))
+    source = None if source is None else os.fspath(source)
+    check_one_stream(*(path for files in sets for path in files.paths()), source)
     if statistics == "-":
         raise OptionError("--statistics - is standard output, which gets the table; name a file")
     if statistics is not None and [len(runs) for files in sets for runs in files.systems.values()] != [1]:
         raise OptionError("--statistics is for one output; give one set with one system and one output")
+    if settings.examples and "bleu" not in settings.metrics:
+        raise OptionError("--examples takes segments by their BLEU; add bleu to --metrics")
+    if source is not None and not (settings.examples and len(sets) == 1):
+        raise OptionError("--source is for the examples of one set; give --examples N and one --set, or leave --source out")
     if settings.detokenize is not None:
         check_language("--detokenize", settings.detokenize)
     systems = tuple(dict.fromkeys(chain.from_iterable(files.systems for files in sets)))
     baseline = settings.baseline or systems[0]
     if baseline not in systems:
         raise OptionError(f"no system is called {shown(baseline)}; --baseline is one of: {', '.join(systems)}")
+    if settings.examples and len(systems) < 2:
+        raise OptionError("--examples compares systems with a baseline; name two systems")
     read = [_Set(files, settings) for files in sets]
-    scores = tuple(of_set.scores(baseline, on_output, statistics) for of_set in read)
+    sources = None if source is None else read[0].read_source(source)
+    scores = tuple(of_set.scores(baseline, on_output, statistics, sources) for of_set in read)
     files: dict[str, dict[str, None]] = {}  # by what is to be said of them
     for path, message in chain.from_iterable(of_set.warnings for of_set in read):
         files.setdefault(message, {})[display_name(path)] = None

@@ -134,6 +134,7 @@ def _as_json(result: Evaluation) -> str:
         return {
             "name": files.name, "segments": scores.basis.segments, "references": files.references,
             "signatures": scores.signatures, "noise": noise, "systems": systems,
+            "examples": {system: asdict(examples) for system, examples in scores.examples.items()},
         }  # fmt: skip
 
     settings = result.settings
@@ -144,6 +145,17 @@ def _as_json(result: Evaluation) -> str:
     return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
 
 
+def _examples(result: Evaluation) -> Iterator[str]:
+    """Yield the examples of every set and system, each as some lines with a heading before the first of a kind."""
+    for of_set in result.sets:
+        for system, examples in of_set.examples.items():
+            for kind, listed in (("gained", examples.gained), ("lost", examples.lost)):
+                if listed:
+                    yield f"{of_set.files.name}, {system} against {result.baseline}: {kind} most"
+                for example in listed:
+                    yield "\n".join(example.lines(result.baseline, system))
+
+
 def layout(result: Evaluation, form: str) -> str:
     """Lay out an evaluation as ``text``, ``markdown`` or ``json``."""
     if form == "json":
@@ -152,4 +164,7 @@ def layout(result: Evaluation, form: str) -> str:
         text = "\n".join(f"- {_escaped(name)}: {note}" for name, note in _notes(result, "`"))
     else:
         text = str(tabulate([*_notes(result, "")], tablefmt="plain", disable_numparse=True))
-    return "\n\n".join([*_tables(result, form), text]) + "\n"
+    examples = list(_examples(result))
+    if examples and form == "markdown":
+        examples = ["```text", *examples, "```"]
+    return "\n\n".join([*_tables(result, form), text, *examples]) + "\n"

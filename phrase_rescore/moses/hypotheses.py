@@ -16,11 +16,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-from phrase_rescore.errors import InputError, OptionError, RowError
-from phrase_rescore.files.inputs import display_name, open_input, read_rows
+from phrase_rescore.errors import OptionError, RowError
 from phrase_rescore.messages import counted, printable, shown
 from phrase_rescore.moses.table import BLANKS, SEPARATOR, is_number, split_fields, words
-from phrase_rescore.moses.text import decoded
 
 _LM = re.compile(rb"\|lm=\([^)]*\)\| ")
 SPAN = re.compile(rb"(?:^|(?<=[ \t]))\|(\d{1,9})-(\d{1,9})(?:,wa=[^|]*+)?\|(?=[ \t]|$)")
@@ -105,45 +103,6 @@ def check_cover(phrases: Derivation, source: Sequence[bytes]) -> None:
             found = f"{times} phrases" if times else "no phrase"
             hint = _OTHER_SOURCE + ("" if times else " (-drop-unknown leaves words out: run moses without it)")
             raise RowError(f"source word {i} ({shown(source[i])}) is in {found}", hint)
-
-
-def read_derivations(path: str, sources: Sequence[Sequence[bytes]], of: str) -> list[Derivation]:
-    """Read a system's output, of ``-t`` or the first entries of an n-best list, for the sources (words) of the file ``of``.
-
-    Raises InputError for another number of segments, for no segmentation, for phrases that do not cover their source once.
-    """
-    name, nbest, firsts = display_name(path), False, dict[int, tuple[int, list[bytes]]]()
-    with open_input(path) as stream:
-        for line, row in enumerate(read_rows(stream), 1):
-            row = row.rstrip(b"\r\n")
-            fields = split_fields(row)
-            nbest = nbest or (line == 1 and _is_nbest(fields))
-            if nbest and not _is_nbest(fields):
-                raise InputError(name, f"{shown(row)} is not an entry of an n-best list", "is the file cut off?", line)
-            firsts.setdefault(int(fields[0]) if nbest else line - 1, (line, fields))
-    segments = max(firsts, default=-1) + 1
-    if not firsts or segments > len(sources) or (not nbest and segments < len(sources)):
-        found = f"{counted(segments, 'segment')} where {display_name(of)} has {len(sources):,}"
-        raise InputError(name, found, "every system needs a line for every line of the source")
-    derivations = list[Derivation]()
-    for i, source in enumerate(sources):
-        phrases: Derivation = ()  # an n-best list has no entry for an empty line
-        if i in firsts:
-            line, fields = firsts[i]
-            try:
-                phrases = parse_entry(fields) if nbest else parse_surface(fields[0])
-                check_cover(phrases, source)
-                decoded(b" ".join(phrase.tgt for phrase in phrases))
-            except RowError as error:
-                raise error.at(name, line) from None
-        elif source:
-            raise InputError(name, f"no entry for segment {i} of the n-best list", "every line of the source needs one")
-        derivations.append(phrases)
-    return derivations
-
-
-def _is_nbest(fields: Sequence[bytes]) -> bool:
-    return len(fields) >= 4 and _ID.fullmatch(fields[0].strip()) is not None
 
 
 class Entry(NamedTuple):

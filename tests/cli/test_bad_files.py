@@ -77,9 +77,7 @@ READERS = {  # {bad} is the bad file, {good} a folder of good ones, {out} where 
     "moses-ini --table": "moses-ini {good}/moses.ini --table {bad} -o {out}",
     "evaluate REF": "evaluate --set dev {bad} a={good}/text", "evaluate OUT": "evaluate --set dev {good}/text a={bad}",
     "evaluate STATISTICS": "evaluate --set dev a={bad} --statistics {out}",
-    "why OUT": "why --source {good}/text --reference {good}/text --table {good}/table a={good}/seg b={bad}",
-    "why --reference": "why --source {good}/text --reference {bad} --table {good}/table a={good}/seg b={good}/seg",
-    "why --table": "why --source {good}/text --reference {good}/text --table {bad} a={good}/seg b={good}/seg",
+    "evaluate --source": "evaluate --set dev {good}/text a={good}/seg b={good}/text --examples 1 --source {bad}",
 }  # fmt: skip
 
 
@@ -104,9 +102,8 @@ EMPTY = {
     "train --source-vocab": "is empty; name the words of the shortlist, one a line",
     "info": "is empty; info describes phrase tables, models and moses.ini",
     "moses-ini": "no feature in it; pass the moses.ini that train-model.perl or mert-moses.pl wrote",
-    **dict.fromkeys(("evaluate REF", "evaluate OUT", "evaluate STATISTICS", "why --reference"),
+    **dict.fromkeys(("evaluate REF", "evaluate OUT", "evaluate STATISTICS", "evaluate --source"),
                     "an empty file; a line for every segment is needed"),
-    "why OUT": "0 segments where ",
 }  # fmt: skip
 IMAGE = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 NO_TABLE = r"1 field in '\x89PNG\r'; a phrase-table row is 'source ||| target ||| scores …'"
@@ -117,8 +114,7 @@ OTHER = {
     "train --source-vocab": "the line ends in CR LF; convert it to LF line ends",
     "info": "looks like a binary file; info describes phrase tables, models and moses.ini",
     "moses-ini": EMPTY["moses-ini"], "evaluate REF": NO_TEXT, "evaluate OUT": NO_TEXT,
-    "evaluate STATISTICS": NO_TEXT,
-    "why OUT": "3 segments where ", "why --reference": "3 lines where ",
+    "evaluate STATISTICS": NO_TEXT, "evaluate --source": NO_TEXT,
 }  # fmt: skip
 FAULTS: dict[str, tuple[Callable[[Path], Path], str, dict[str, str]]] = {  # how it is made, what is said, what some say
     "failing disk": (

@@ -63,7 +63,9 @@ LINES = {
     "moses-ini": Line("moses-ini {d}/ini --table {i} --own-columns -o {o}/out", "table", ROWS, "out"),
     "moses-ini INI": Line("moses-ini {i} --table {d}/table --own-columns", "ini", ini_text("table", 2).encode()),
     "evaluate": Line("evaluate --samples 10 --set dev {i} a={i} b={i}", "out.txt", TEXT),
-    "why": Line("why --source {d}/text --reference {d}/text --table {i} a={d}/seg b={d}/seg", "table", ROWS),
+    "evaluate --source": Line(
+        "evaluate --samples 10 --set dev {d}/text a={d}/text b={d}/seg --examples 1 --source {i}", "source", TEXT
+    ),
     "score": Line("score -m {m}", "-", PAIRS),
     "generate": Line("generate -m {m} -n 2", "-", PHRASES),
     "embed": Line("embed -m {m}", "-", PHRASES),

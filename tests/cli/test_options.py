@@ -22,7 +22,6 @@ from phrase_rescore.ranges import Checked, Range, Whole
 ARGUMENTS = {  # what a command needs besides the option that is tested
     "train": ["table", "-m", "new"], "annotate": ["table", "-m", "model"], "strip": ["table", "--columns", "1", "--force"],
     "moses-ini": ["table", "--table", "table"], "evaluate": ["--set", "dev", "table", "a=table"],
-    "why": ["a=table", "b=table", "--source", "table", "--reference", "table", "--table", "table"],
     "score": ["-m", "model"], "generate": ["-m", "model"], "embed": ["-m", "model"], "info": ["table"],
     "report": ["table", "-m", "model"], "train-lm": ["table", "-m", "new"],
     "score-lm": ["table", "-m", "model"], "export-lm": ["-m", "model"], "rescore": ["table", "-m", "model"],
