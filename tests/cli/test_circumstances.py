@@ -31,7 +31,6 @@ ROWS = b"".join(
 PAIRS = b"".join(b"the %b\tdas %b\n" % pair for pair in zip(SOURCE_WORDS, TARGET_WORDS, strict=True))
 PHRASES = b"".join(b"the %b\n" % word for word in SOURCE_WORDS)
 TEXT = b"the house is small .\nis the old house small ?\nold\n"
-SEGMENTED = b"x |0-0| y |1-4|\nx y |0-2| z |3-5|\nx |0-0|\n"
 TINY = "--hidden 4 --embedding 3 --maxout 2 --rank 2 --max-steps 3 --threads 1 --device cpu"
 TINY_LM = "--order 3 --embedding 3 --hidden 4 --output 2 --max-steps 3 --threads 1 --device cpu"
 TINY_NMT = "--hidden 4 --embedding 3 --max-steps 3 --threads 1 --device cpu"
@@ -63,9 +62,7 @@ LINES = {
     "moses-ini": Line("moses-ini {d}/ini --table {i} --own-columns -o {o}/out", "table", ROWS, "out"),
     "moses-ini INI": Line("moses-ini {i} --table {d}/table --own-columns", "ini", ini_text("table", 2).encode()),
     "evaluate": Line("evaluate --samples 10 --set dev {i} a={i} b={i}", "out.txt", TEXT),
-    "evaluate --source": Line(
-        "evaluate --samples 10 --set dev {d}/text a={d}/text b={d}/seg --examples 1 --source {i}", "source", TEXT
-    ),
+    "evaluate --source": Line("evaluate --samples 10 --set dev {i} a={i} b={i} --examples 1 --source {i}", "text", TEXT),
     "score": Line("score -m {m}", "-", PAIRS),
     "generate": Line("generate -m {m} -n 2", "-", PHRASES),
     "embed": Line("embed -m {m}", "-", PHRASES),
@@ -212,7 +209,6 @@ class Place:
         (self.data / "table").write_bytes(ROWS)
         (self.data / "ini").write_bytes(ini_text("table", 2).encode())
         (self.data / "text").write_bytes(TEXT)
-        (self.data / "seg").write_bytes(SEGMENTED)
 
 
 @pytest.fixture(scope="module")
