@@ -22,7 +22,7 @@ from phrase_rescore.files.paths import check_outputs
 from phrase_rescore.files.row_outputs import row_output
 from phrase_rescore.messages import counted
 from phrase_rescore.moses.columns import JUDGED_ROWS, TableColumns, check_own
-from phrase_rescore.moses.file_kinds import JUDGED, KINDS, kind_of_file
+from phrase_rescore.moses.file_kinds import JUDGED, TABLE, check_kind
 from phrase_rescore.moses.table import TableRow, parse_block, parse_row, valid_rows
 from phrase_rescore.progress import Progress
 from phrase_rescore.runtime import no_cycle_collection, prepare
@@ -99,9 +99,8 @@ def in_order(executor: Workers | Cluster, function: Callable[..., T], blocks: It
 def first_valid_rows(blocks: Iterator[Block], table: str, drops: bool = False) -> tuple[list[TableRow], Iterator[Block]]:
     """Return the first valid rows, whose number of scores all rows must have, and the stream. Raises InputError."""
     ahead, blocks = read_ahead(blocks, JUDGED)
-    kind = kind_of_file([row for block in ahead for row in block.rows()])
-    if kind not in ("table", None):
-        raise InputError(table, f"looks like {KINDS[kind]}", "pass a phrase table")
+    if ahead:  # else it is empty, or an error comes
+        check_kind(table, [row for block in ahead for row in block.rows()], TABLE)
     taken = list[Block]()
     for block in blocks:
         if not drops and block.number == 0:

@@ -15,7 +15,7 @@ from phrase_rescore.files.inputs import display_name, open_input, read_blocks
 from phrase_rescore.info.faults import BAR, examine, harmless_tail, tail_faults, value_faults
 from phrase_rescore.messages import shown
 from phrase_rescore.moses.columns import JUDGED_ROWS, looks_annotated
-from phrase_rescore.moses.file_kinds import KINDS, is_rule, kind_of_file
+from phrase_rescore.moses.file_kinds import DESCRIBED, check_kind
 from phrase_rescore.moses.table import BLOCK_ROWS, SEPARATOR, cut_rows, is_number, score_values, split_fields, valid_rows, words
 from phrase_rescore.progress import Progress, silent
 from phrase_rescore.runtime import no_cycle_collection
@@ -156,25 +156,12 @@ def _scored(rows: Iterable[bytes]) -> list[tuple[list[bytes], bool]]:
     return [(scores, bool(scores) and all(map(is_number, scores))) for scores in listed]
 
 
-_TAKEN = {  # kinds of other files: who takes them
-    "extract": "train takes it", "tsv": "train takes it", "nbest": "rescore takes it",
-    "bitext": r"train takes it as TSV: sed 's/ *||| */\t/'",
-    "half": "pass the consolidated phrase-table.gz", "orientations": "train takes extract.sorted.gz",
-    "text": "train-lm and score-lm take sentences, one a line",
-}  # fmt: skip
-
-
-def _has_rules(table: str, rows: Sequence[bytes]) -> bool:
+def _are_rules(table: str, rows: Sequence[bytes]) -> bool:
     """Return whether a table's first rows are rules. Raises InputError for any other kind of file."""
-    kind = kind_of_file(rows)
-    counts = Counter(map(is_rule, filter(None, rows)))
-    if kind == "table" or (kind == "rules" and any(numbers for _, numbers in _scored(rows))):  # else of Joshua or cdec
-        return counts[True] > counts[False]
-    if kind is None and any(row.count(SEPARATOR) > 1 for row in rows):
-        return False
-    found = f"{shown(rows[0])} does not look like a phrase table" if any(map(bytes.strip, rows)) else "is empty"
-    hint = "info describes phrase tables, models and moses.ini"
-    raise InputError(table, found if kind is None else f"looks like {KINDS[kind]}", _TAKEN.get(kind or "", hint))
+    kind = check_kind(table, rows, DESCRIBED)
+    if kind is None and not any(row.count(SEPARATOR) > 1 for row in rows):
+        raise InputError(table, f"{shown(rows[0])} does not look like a phrase table", f"pass {DESCRIBED.what}")
+    return kind == "rules"
 
 
 def survey_table(table: str, on_read: Progress | None = None, on_rows: Progress = silent) -> Survey:
@@ -187,7 +174,7 @@ def survey_table(table: str, on_read: Progress | None = None, on_rows: Progress 
         blocks = read_blocks(stream, BLOCK_ROWS)
         first = list(islice(blocks, 1))
         rows = first[0].rows() if first else []
-        rules = _has_rules(name, rows[:JUDGED_ROWS])
+        rules = _are_rules(name, rows[:JUDGED_ROWS])
         valid = list(islice(valid_rows(rows), JUDGED_ROWS))
         n_fields = len(split_fields(next((row for row in rows if SEPARATOR in row), b"")))
         scores, _ = max(_scored(rows), key=itemgetter(1), default=([], False))  # the first that are numbers, if any are

@@ -5,7 +5,6 @@ train.ids.npy           the text to train on, int32: the ids of every sentence a
 held_out.ids.npy        the held-out sentences, the same way
 """
 
-import codecs
 import contextlib
 import hashlib
 import os
@@ -24,12 +23,12 @@ from phrase_rescore.data import prepared
 from phrase_rescore.data.prepared import Fingerprint, Layout, fingerprint_of, growing_array, mapped, unk_untrained
 from phrase_rescore.data.sampling import Smallest
 from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary, format_vocabulary, most_frequent, read_shortlist
-from phrase_rescore.errors import InputError, OptionError
+from phrase_rescore.errors import OptionError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.paths import beside, is_stream
 from phrase_rescore.lm.config import Text
 from phrase_rescore.lm.nplm import NULL, UNKNOWN
-from phrase_rescore.moses.table import SEPARATOR
+from phrase_rescore.moses.file_kinds import TEXT, check_kind
 from phrase_rescore.moses.text import END, START, Sentences, parsed_lines
 from phrase_rescore.progress import Listener, Progress, silent
 from phrase_rescore.training.config import Observer
@@ -221,18 +220,6 @@ def _sentences(inputs: Sequence[str], read: Sentences, observer: Observer) -> Ge
     for path in inputs:
         with open_input(path, observer.on_read) as stream:
             rows, name = read_rows(stream), display_name(path)
-            if not (first := list(islice(rows, _LINES))):
-                raise InputError(name, "is empty", "pass tokenized text, a sentence a line")
-            _check_text(first, name)
+            first = list(islice(rows, _LINES))
+            check_kind(name, first, TEXT)
             yield from parsed_lines(chain(first, rows), read, name, _LINES)
-
-
-def _check_text(lines: Sequence[bytes], name: str) -> None:
-    """Raise InputError if the first lines of a file are those of a table, an n-best list, an ARPA file or UTF-16."""
-    looks = {
-        "a phrase table or an n-best list": 2 * sum(SEPARATOR in line for line in lines) > len(lines),
-        "an ARPA file": lines[0].strip() == b"\\data\\",
-        "UTF-16": lines[0].startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)),
-    }
-    if what := next((what for what, like in looks.items() if like), None):
-        raise InputError(name, f"looks like {what}", "pass tokenized text in UTF-8, a sentence a line", 1)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from phrase_rescore.errors import InputError
 from phrase_rescore.files.inputs import display_name, open_input, open_plain
 from phrase_rescore.messages import counted, printable, shown
+from phrase_rescore.moses.file_kinds import kind_of_file
 from phrase_rescore.moses.table import BLANKS_AND_CR, is_number, words
 
 _LARGEST = 1 << 24  # bytes
@@ -220,13 +221,12 @@ class Ini:
 
 
 def is_ini(path: str) -> bool:
-    """Return whether a file looks like an ini: its first line with a value is a header, and it has a section of Moses."""
+    """Return whether a file looks like an ini."""
     if not os.path.isfile(path):
         return False
     with open_plain(path) as stream:
-        rows = [row.partition(b"#")[0].strip(BLANKS_AND_CR) for row in stream.read(1 << 20).split(b"\n")]
-    first = next(filter(None, rows), b"")
-    return first[:1] == b"[" and first[-1:] == b"]" and not {b"[feature]", b"[weight]", b"[ttable-file]"}.isdisjoint(rows)
+        rows = stream.read(1 << 20).split(b"\n")
+    return kind_of_file([row for row in rows if row.partition(b"#")[0].strip(BLANKS_AND_CR)]) == "ini"
 
 
 def _line_of_weights(line: IniLine, where: str) -> tuple[bytes, list[float]]:

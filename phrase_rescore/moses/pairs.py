@@ -1,8 +1,6 @@
 """Phrase pairs are read from phrase tables, extract files and two-column TSV, which are recognized by their content."""
 
 import math
-import os
-import re
 from collections.abc import Callable, Generator, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
@@ -11,7 +9,7 @@ from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
 from phrase_rescore.messages import counted, shown
 from phrase_rescore.moses import table
-from phrase_rescore.moses.file_kinds import KINDS, POINT, kind_of_file
+from phrase_rescore.moses.file_kinds import PAIRS, POINT, check_kind, check_name
 from phrase_rescore.moses.table import WHOLE, BadRow, Factors, parse_block, phrase_pair, split_fields, words
 from phrase_rescore.progress import Progress
 
@@ -24,14 +22,6 @@ class PairBlock(NamedTuple):
     src: Sequence[bytes]  # words joined by single blanks
     tgt: Sequence[bytes]
     counts: Sequence[float] | None = None  # how often each pair was extracted: whole numbers, unless Moses weighted them
-
-
-# Files that stand beside the right one in a Moses model folder, and what to pass instead
-_REFUSED_NAMES = (
-    (re.compile(r"\bhalf\.(f2e|e2f)\b|\.half\b"), "a half table", "pass the consolidated phrase-table.gz"),
-    (re.compile(r"extract.*\.o(\.|$)"), "a reordering extract file", "pass extract.sorted.gz"),
-    (re.compile(r"\.inv\b"), "an inverted file (target first)", "pass the file without '.inv' in its name"),
-)
 
 
 def _extract_pair(row: bytes) -> tuple[bytes, bytes]:
@@ -58,25 +48,16 @@ FORMATS = ("table", *_ROW_READERS)
 
 def detect_format(path: str, first_rows: list[bytes]) -> str:
     """Choose the format that most of the first rows have. Raises InputError if it is not one of FORMATS."""
-    kind = kind_of_file(first_rows)
-    if kind in FORMATS:
-        return kind
-    hints = {"half": "pass the consolidated phrase-table.gz", "bitext": r"write TSV: sed 's/ *||| */\t/'"}
-    wanted = hints.get(kind or "", "pass a phrase table, an extract file or TSV")
-    if kind is not None and kind != "text":
-        raise InputError(path, f"looks like {KINDS[kind]}", wanted)
-    if not first_rows:
-        raise InputError(path, "is empty", wanted)
-    row = shown(first_rows[0].rstrip(b"\r\n"))
-    found = f"{row} does not look like a phrase table, extract file or two-column TSV"
-    raise InputError(path, found, "name its format with --format", 1)
+    kind = check_kind(path, first_rows, PAIRS)
+    if kind is None:
+        row = shown(first_rows[0].rstrip(b"\r\n"))
+        raise InputError(path, f"{row} does not look like {PAIRS.what}", "name its format with --format", 1)
+    return kind
 
 
 def refuse_by_name(path: str) -> None:
     """Raise InputError for the names that Moses gives to files with inverted or incomplete pairs, or with none."""
-    for pattern, what, hint in _REFUSED_NAMES:
-        if pattern.search(os.path.basename(path)):
-            raise InputError(path, f"has the name of {what}", hint)
+    check_name(path, PAIRS)
 
 
 def _read_table(block: Block, n_scores: int, counts: bool, factors: Factors) -> tuple[PairBlock, list[BadRow]]:

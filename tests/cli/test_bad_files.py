@@ -100,7 +100,7 @@ EMPTY = {
     "train": "is empty; pass a phrase table, an extract file or TSV",
     "train --vocab-corpus": "has no words; pass tokenized text",
     "train --source-vocab": "is empty; name the words of the shortlist, one a line",
-    "info": "is empty; info describes phrase tables, models and moses.ini",
+    "info": "is empty; pass a phrase table, a model or a moses.ini",
     "moses-ini": "no feature in it; pass the moses.ini that train-model.perl or mert-moses.pl wrote",
     **dict.fromkeys(("evaluate REF", "evaluate OUT", "evaluate STATISTICS", "evaluate --source"),
                     "an empty file; a line for every segment is needed"),
@@ -112,7 +112,7 @@ OTHER = {
     "train": "looks like a binary file; pass a phrase table, an extract file or TSV",
     "annotate": "looks like a binary file; pass a phrase table", "strip": "looks like a binary file; pass a phrase table",
     "train --source-vocab": "the line ends in CR LF; convert it to LF line ends",
-    "info": "looks like a binary file; info describes phrase tables, models and moses.ini",
+    "info": "looks like a binary file; pass a phrase table, a model or a moses.ini",
     "moses-ini": EMPTY["moses-ini"], "evaluate REF": NO_TEXT, "evaluate OUT": NO_TEXT,
     "evaluate STATISTICS": NO_TEXT, "evaluate --source": NO_TEXT,
 }  # fmt: skip

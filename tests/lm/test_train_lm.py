@@ -118,7 +118,7 @@ def test_words_are_chosen(run: Run, text: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("data", "more", "status", "said"), [
-    (b"", (), 1, "text: is empty; pass tokenized text, a sentence a line"),
+    (b"", (), 1, "text: is empty; pass tokenized text in UTF-8, a sentence a line"),
     (b"\n \n", (), 2, "there are no sentences to train on"),
     (b"<unk> <null>\n" * 10, (), 2, "the text has no words but marks such as <unk>; pass tokenized text"),
     (b"a b\n" * 50, ("--vocab", "MARKS"), 1, "MARKS: is empty"),
@@ -182,18 +182,6 @@ def test_bf16_changes_the_products_of_training_alone(text: Path, tmp_path: Path)
     assert all(weight.dtype == torch.float32 for _, weight in lms[1].model.named_weights())
     assert lms[1].model.loss_dtype is None  # what is measured afterwards is in float32
     assert (lms[0].training["precision"], lms[1].training["precision"]) == ("float32", "bf16")
-
-
-@pytest.mark.parametrize(("data", "what"), [
-    (b"das ||| the ||| 0.5 ||| 0-0 ||| 1 1 1\n" * 9, "a phrase table or an n-best list"),
-    (b"0 ||| das ||| LM0= 1 ||| 1\n" * 9, "a phrase table or an n-best list"),
-    (b"\\data\\\nngram 1=3\n", "an ARPA file"), ("das haus\n".encode("utf-16"), "UTF-16"),
-])  # fmt: skip
-def test_what_is_no_text_is_not_learnt(run: Run, tmp_path: Path, data: bytes, what: str) -> None:
-    (tmp_path / "odd").write_bytes(data)
-    result = run(*command(tmp_path / "odd", tmp_path / "lm"))
-    hint = "pass tokenized text in UTF-8, a sentence a line"
-    assert (result.status, result.last_line) == (1, f"phrase-rescore: error: {tmp_path}/odd:1: looks like {what}; {hint}")
 
 
 def test_a_finished_model_trains_on(run: Run, text: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from in_memory_pairs import read_pairs
 
 from phrase_rescore.errors import InputError
-from phrase_rescore.moses.pairs import PairBlock, detect_format, read_pair_blocks, refuse_by_name
+from phrase_rescore.moses.pairs import PairBlock, detect_format, read_pair_blocks
 
 TABLE = b"the house ||| das haus ||| 0.5 0.25 1 6.1e-05 ||| 0-0 1-1 ||| 3 2 1 ||| |||\n"
 EXTRACT = b"the house ||| das haus ||| 0-0 1-1\n"
@@ -45,47 +45,13 @@ def test_format_given(tmp_path: Path) -> None:
     assert str(caught.value) == f"{ambiguous}:1: score '0-0'; scores are plain decimal numbers such as 0.25 or 6.1e-05"
 
 
-@pytest.mark.parametrize(("name", "found", "hint"), [
-    ("phrase-table.half.f2e.gz", "a half table", "pass the consolidated phrase-table.gz"),
-    ("table.half.gz", "a half table", "pass the consolidated phrase-table.gz"),
-    ("extract.o.sorted.gz", "a reordering extract file", "pass extract.sorted.gz"),
-    ("extract.o", "a reordering extract file", "pass extract.sorted.gz"),
-    ("extract.inv.sorted.gz", "an inverted file (target first)", "pass the file without '.inv' in its name"),
-])  # fmt: skip
-def test_refused_by_name(tmp_path: Path, name: str, found: str, hint: str) -> None:
-    path = written(tmp_path, EXTRACT, name)
-    with pytest.raises(InputError) as caught:
-        list(read_pairs(path))
-    assert str(caught.value) == f"{path}: has the name of {found}; {hint}"
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["-", "phrase-table.gz", "extract.sorted.gz", "extract.100k.gz", "extract.old.gz", "extract.invoices", "half.gz",
-     "model.inv.d/extract.sorted.gz", "extract.o.d/table.gz", "invented.txt"],
-)  # fmt: skip
-def test_names_that_are_fine(name: str) -> None:
-    refuse_by_name(name)
-
-
-def test_half_table_under_another_name(tmp_path: Path) -> None:
-    path = written(tmp_path, b"a ||| b ||| 0-0 ||| 0.5 0.25 ||| 2 1\n" * 3)
-    with pytest.raises(InputError) as caught:
-        list(read_pairs(path))
-    remedy = "pass the consolidated phrase-table.gz"
-    assert str(caught.value) == f"{path}: looks like a half table (alignment before the scores); {remedy}"
-
-
-@pytest.mark.parametrize(("data", "found"), [
-    (b"only text\nmore\n", "'only text'"), (b"a\tb\tc\n", r"'a\tb\tc'"),
-    (b"a ||| b ||| x y\n", "'a ||| b ||| x y'"), (b"\n\n", "''"),
-])  # fmt: skip
-def test_files_of_no_known_format(tmp_path: Path, data: bytes, found: str) -> None:
+@pytest.mark.parametrize("data", [b"a ||| b ||| x y\n", b"\n\n"])
+def test_files_of_no_known_format(tmp_path: Path, data: bytes) -> None:
     path = written(tmp_path, data)
     with pytest.raises(InputError) as caught:
         list(read_pairs(path))
-    what = "does not look like a phrase table, extract file or two-column TSV"
-    assert str(caught.value) == f"{path}:1: {found} {what}; name its format with --format"
+    assert str(caught.value).startswith(f"{path}:1: ")
+    assert "--format" in str(caught.value)
 
 
 BAD_ROWS = [
