@@ -31,7 +31,8 @@ settings.load_profile("untimed")
 collect_ignore = ["fuzz"]  # programs, which change the modules that they import
 
 ROOT = Path(__file__).resolve().parent.parent
-os.environ["PYTHONPATH"] = str(ROOT / "tests" / "support")  # of the programs that tests start
+# The programs that tests start take the package from this tree, wherever another one is installed
+os.environ["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, ROOT / "tests" / "support")))
 SHARED_DATA = ROOT.parent / "shared" / "data" / "en-fr"
 
 # "the" and "das" are the most frequent; the last words are those that a careless reader would break
