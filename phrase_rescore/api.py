@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from phrase_rescore.annotation.pipeline import strip as strip_table
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, RowError
-from phrase_rescore.files.paths import Path, beside
+from phrase_rescore.files.paths import Path, beside, check_apart
 from phrase_rescore.lm.config import PRESETS as LM_PRESETS
 from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.moses.file_kinds import kind_of_folder
@@ -117,7 +117,9 @@ def _configured(
 ) -> tuple[tuple[str, ...], AnySettings]:
     """Return the inputs and settings of a training; those of the interrupted one if no inputs are given."""
     if named := _paths(inputs):
-        return named, presets[preset or "default"].override(**settings)
+        config = presets[preset or "default"].override(**settings)
+        _check_paths(named, os.fspath(model_dir), config.settings())
+        return named, config
     if not (settings.get("resume") or settings.get("finish")):
         raise OptionError("no INPUT is given; only --resume and --finish do without")
     from phrase_rescore.training.state import TrainingState
@@ -125,6 +127,21 @@ def _configured(
     command = TrainingState(beside(os.fspath(model_dir), "training"), {}).last_command()
     before = {name: tuple(value) if isinstance(value, list) else value for name, value in command["settings"].items()}
     return tuple(command["inputs"]), presets[preset or command["preset"]].override(**before | settings)
+
+
+def _check_paths(inputs: Sequence[str], model_dir: str, settings: Mapping[str, Any]) -> None:
+    """Raise OptionError if something that a training reads would be replaced by what it makes, or two things that it makes."""
+    reads = [("INPUT", path) for path in inputs]
+    for name in ("source_vocab", "target_vocab", "vocab", "scratch"):
+        if settings.get(name):
+            reads.append((f"--{name.replace('_', '-')}", settings[name]))
+    for corpus in settings.get("vocab_corpus") or ():
+        reads.append(("--vocab-corpus", corpus))
+    data = "text" if "text_dir" in settings else "pairs"
+    prepared = settings[f"{data}_dir"] or beside(model_dir, data)
+    replaced = [("-m", model_dir), ("the state of -m", beside(model_dir, "training")), (f"--{data}", prepared)]
+    writes = [("the dropped rows of -m", beside(model_dir, "dropped"))] if settings.get("drop_bad_rows") else []
+    check_apart(reads, writes, replaced)
 
 
 def annotate(

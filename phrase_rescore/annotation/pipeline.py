@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError
 from phrase_rescore.files.inputs import BLOCK_BYTES, Block, display_name, open_input, read_blocks
 from phrase_rescore.files.outputs import gzip_member
-from phrase_rescore.files.paths import check_outputs
+from phrase_rescore.files.paths import check_apart
 from phrase_rescore.files.row_outputs import row_output
 from phrase_rescore.messages import counted
-from phrase_rescore.moses.columns import JUDGED_ROWS, TableColumns, check_own
+from phrase_rescore.moses.columns import JUDGED_ROWS, TableColumns, check_own, sidecar_path
 from phrase_rescore.moses.file_kinds import JUDGED, TABLE, check_kind
 from phrase_rescore.moses.table import TableRow, parse_block, parse_row, valid_rows
 from phrase_rescore.progress import Progress
@@ -144,7 +144,7 @@ def gzip_level_of(out: str, level: str = GZIP_LEVEL) -> str | None:
 
 def strip(table: str, out: str, columns: int | None, on_read: Progress | None, force: bool) -> tuple[int, list[str]]:
     """Write the table without ``columns``, or annotate's; return rows and names. Raises OptionError unless ``force``."""
-    check_outputs([table], out)
+    check_apart([("TABLE", table), ("its sidecar", sidecar_path(table))], [("-o", out)])
     name, gzip_level = display_name(table), gzip_level_of(out)
     with local(1) as executor, open_input(table, on_read) as stream, row_output(out) as output:
         first, blocks = first_valid_rows(read_blocks(stream, BLOCK_ROWS), name)

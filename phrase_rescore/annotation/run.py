@@ -18,7 +18,7 @@ from phrase_rescore.data.vocabulary import factor_counts, fit_warnings
 from phrase_rescore.errors import InputError, OptionError, RescoreError
 from phrase_rescore.files.inputs import BLOCK_BYTES, Block, count_rows, display_name, open_input, read_blocks
 from phrase_rescore.files.outputs import atomic_output
-from phrase_rescore.files.paths import check_one_stream, check_outputs, is_stream
+from phrase_rescore.files.paths import check_apart, check_one_stream, files_of, is_stream, partial_of
 from phrase_rescore.files.row_outputs import DroppedRows, ResumableOutput, RowOutput, row_output
 from phrase_rescore.files.score_files import ScoreFiles
 from phrase_rescore.messages import counted, printable
@@ -236,6 +236,26 @@ def _check_columns(table: str, first: Sequence[TableRow], options: AnnotateOptio
     return columns.added()
 
 
+def _check_paths(table: str, model_dirs: Sequence[str], out: str, dropped: str, options: AnnotateOptions) -> None:
+    """Raise OptionError if a file that is written is also read, or written twice."""
+    reads = [("TABLE", table), *(("--scores", path) for path in options.scores)]
+    if isinstance(options.expect_rows, str):
+        reads.append(("--expect-rows", options.expect_rows))
+    for directory in model_dirs:
+        reads += files_of("-m", directory)
+    writes = [("-o", out)]
+    if options.drops:
+        writes.append(("--dropped", dropped))
+    if options.columns_json:
+        writes.append(("--columns-json", options.columns_json))
+    if not is_stream(out):
+        partial = partial_of(out, hidden=False)
+        writes += [("the partial of -o", partial), ("its journal", f"{partial}.json")]
+        if not options.columns_json:
+            writes.append(("the sidecar", sidecar_path(out)))
+    check_apart(reads, writes)
+
+
 def annotate(table: str, model_dirs: Sequence[str], out: str, options: AnnotateOptions, observer: AnnotateObserver) -> Summary:
     """Annotate a table: rows in, rows out, in their order; a run that resumes another gives the same bytes.
 
@@ -246,7 +266,7 @@ def annotate(table: str, model_dirs: Sequence[str], out: str, options: AnnotateO
     name, gzip_level = display_name(table), pipeline.gzip_level_of(out, options.gzip_level)
     base = out if not is_stream(out) else "stdin" if is_stream(table) else os.path.basename(table)
     dropped = options.dropped or f"{base}.dropped"
-    check_outputs([table, *options.scores], out, dropped, options.columns_json or sidecar_path(base))
+    _check_paths(table, model_dirs, out, dropped, options)
     if not (model_dirs or options.scores):
         raise OptionError("nothing to append; name a model with -m, or a file with --scores")
     if options.log and not options.scores:

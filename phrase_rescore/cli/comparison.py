@@ -6,9 +6,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import FILE, TEXT, PathName, flag, option, quiet_option
+from phrase_rescore.cli.options import FILE, OUTPUT, TEXT, Value, flag, option, quiet_option
 from phrase_rescore.evaluation.corpora import SetFiles
-from phrase_rescore.files.paths import Role
 from phrase_rescore.ranges import EXAMPLES, SAMPLES, TEST_SEEDS
 
 _METRICS = ("bleu", "chrf", "ter")
@@ -43,7 +42,7 @@ class EvaluateCommand(options.Command):
     options_metavar="[OPTIONS] --set NAME REF SYSTEM=OUT... [--set ...]",
 )  # fmt: skip
 @option(
-    "--set sets", PathName(read=SetFiles.parse, paths=SetFiles.paths), cls=SetOption, multiple=True, required=True,
+    "--set sets", Value("SET", SetFiles.parse), cls=SetOption, multiple=True, required=True,
     help="A set, its reference (or REF,REF), and the output of every system (OUT,OUT for several tuning runs).",
     metavar="NAME REF SYSTEM=OUT...",
 )  # fmt: skip
@@ -65,7 +64,7 @@ class EvaluateCommand(options.Command):
     "--format form", ("text", "markdown", "json"), "How to write the table. json has every run and all digits.", default="text"
 )
 @option(
-    "--statistics", PathName(Role.WRITE),
+    "--statistics", OUTPUT,
     "Write the counts of the only output to FILE, gzip. A later evaluation takes FILE as OUT.",
 )  # fmt: skip
 @quiet_option

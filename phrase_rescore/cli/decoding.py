@@ -6,9 +6,16 @@ import click
 from cloup import option_group
 
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import FILE, TEXT, PathName, Value, device_option, flag, option, quiet_option
-from phrase_rescore.files.paths import Role
+from phrase_rescore.cli.options import FILE, TEXT, Model, PathName, Value, device_option, flag, option, quiet_option
+from phrase_rescore.errors import OptionError
+from phrase_rescore.messages import shown
 from phrase_rescore.ranges import RESTARTS, SEEDS
+
+
+def _references(text: str) -> list[str]:
+    if "" in (paths := text.split(",")):
+        raise OptionError(f"{shown(text)} has an empty name of a file")
+    return paths
 
 
 def _weights(text: str) -> str:
@@ -23,14 +30,14 @@ def _weights(text: str) -> str:
     short_help="Make a moses.ini for an annotated table or an LM.",
     then="mert-moses.pl DEV.SOURCE DEV.REFERENCE MOSES_BIN/moses {out}, with the options above",
 )
-@click.argument("ini", type=FILE)
+@click.argument("ini", type=PathName(exists=True, dir_okay=False, allow_dash=True))
 @option("--table", FILE, "The table with its new columns, as text or .gz.", "TABLE")
 @option("--lm", FILE, "A language model that export-lm wrote. INI gets a feature NeuralLM for it.", "NPLM")
-@options.out_option("; may be INI", may_be="INI")
+@options.out_option("; may be INI")
 @option(
     "--feature", TEXT, "The phrase table that TABLE replaces, as TranslationModel0.  [default: the only one in INI]", "NAME"
 )
-@option("--path", PathName(None), "The path of the table binarized from TABLE, to write into INI.  [default: TABLE]", "PATH")
+@option("--path", TEXT, "The path of the table binarized from TABLE, to write into INI.  [default: TABLE]", "PATH")
 @flag("--own-columns", "Accept new columns that no model added.")
 @flag("--keep-relative", "Write relative paths as given.  [default: absolute]")
 @option(
@@ -97,7 +104,7 @@ def _after_rescore(values: dict[str, Any]) -> str:
 @option_group(
     "Most used",
     option(
-        "-m --model models", PathName(Role.READ_DIRECTORY, made_by="train-lm CORPUS"), metavar="MODEL", multiple=True,
+        "-m --model models", Model("train-lm CORPUS"), metavar="MODEL", multiple=True,
         help="A model of train-lm, train-nmt or train. May be repeated: each model adds a feature.",
     ),
     options.out_option(),
@@ -163,7 +170,7 @@ def rescore(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **chosen
 )
 @click.argument("nbest", type=FILE, metavar="NBEST...", nargs=-1, required=True)
 @option(
-    "--reference", PathName(paths=lambda names: names.split(",")), metavar="REF", required=True,
+    "--reference references", Value("REF", _references), metavar="REF", required=True,
     help="The translation of the tuning set, tokenized as the lists are; REF,REF for several.",
 )  # fmt: skip
 @options.out_option("", "INI")
@@ -172,7 +179,7 @@ def rescore(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **chosen
 @option("--restarts", RESTARTS, "Also start from N random weights; on each half from half as many.", default=5)
 @option("--seed", SEEDS, "The seed of random weights.", default=1)
 @quiet_option
-def tune(nbest: tuple[str, ...], reference: str, out: str, quiet: bool, **settings: Any) -> None:
+def tune(nbest: tuple[str, ...], references: list[str], out: str, quiet: bool, **settings: Any) -> None:
     """Find the weights with which the best entries of NBEST, n-best lists of a tuning set, have the highest BLEU.
 
     \b
@@ -196,6 +203,6 @@ def tune(nbest: tuple[str, ...], reference: str, out: str, quiet: bool, **settin
             bar.close()
             climbs.update()
 
-        found = tune(nbest, reference.split(","), out, **settings, on_read=bar.update, on_climb=on_climb)
+        found = tune(nbest, references, out, **settings, on_read=bar.update, on_climb=on_climb)
     warn(*found.warnings)
     tell(found.lines(), quiet)

@@ -6,14 +6,13 @@ from typing import Any
 import click
 
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import PathName, flag, model_option, option, quiet_option
-from phrase_rescore.files.paths import Role
+from phrase_rescore.cli.options import FILE, OUTPUT, Model, PathName, flag, model_option, option, quiet_option
 from phrase_rescore.ranges import COLUMNS, SAMPLE_ROWS
 
 
 @options.command(short_help="Describe a phrase table, a model or a moses.ini.")
-@click.argument("path", type=PathName(Role.READ_EITHER), metavar="TABLE|MODEL_DIR|INI")
-@option("-m --model model_dir", PathName(Role.READ_DIRECTORY), "Count the table's words that this model knows.", "MODEL_DIR")
+@click.argument("path", type=PathName(exists=True, allow_dash=True), metavar="TABLE|MODEL_DIR|INI")
+@option("-m --model model_dir", Model(), "Count the table's words that this model knows.", "MODEL_DIR")
 @flag("--strict", "Exit with status 1 if a Moses program would mishandle a row, or INI.")
 @flag("--json as_json", "Write a JSON object.")
 @quiet_option
@@ -50,9 +49,9 @@ def info(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: b
 
 
 @options.command(short_help="Write a page that compares the model's scores with the table's.")
-@click.argument("table", type=options.ANNOTATED_TABLE, metavar="ANNOTATED_TABLE")
+@click.argument("table", type=FILE, metavar="ANNOTATED_TABLE")
 @model_option()
-@option("-o --out", PathName(Role.WRITE), "The page to write.", default="report.html")
+@option("-o --out", OUTPUT, "The page to write.", default="report.html")
 @option(
     "--phi-column", COLUMNS, "The score column with the table's own probability.  [default: 3, φ(target|source), or the last "
     "of fewer; of an inverse model 1]",

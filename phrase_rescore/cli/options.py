@@ -1,30 +1,29 @@
 """Commands whose paths are checked before they run, types of options, and the options that several commands share.
 
 ``option`` declares an option: its names, what it takes, its help. What it takes is a number of a Range, one of some words, or a
-Value: a PathName with its role, TEXT, ….
+a type of click's: TEXT, FILE, OUTPUT, ….
 """
 
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 import cloup
 from click.core import ParameterSource
-from click.shell_completion import CompletionItem
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files.paths import Role, Use, check_new, check_paths, is_stream
+from phrase_rescore.files.paths import check_apart, files_of, is_stream, missing_model
 from phrase_rescore.messages import shown
 from phrase_rescore.ranges import BYTES, DIGITS, SECONDS, TABLE_ROWS, Range
 
 DEFAULT_MODEL = "phrase-rescore-model"
+_ALL = "phrase_rescore.all"  # in the context of a help that shows all options
 
 Then = str | Callable[[dict[str, Any]], str]
-Derived = Callable[[str, Mapping[str, Any]], Iterable[Use]]
 
 
 class Value(click.ParamType):
@@ -45,127 +44,149 @@ class Value(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-class PathName(Value):
-    """Takes the name of a file or directory, which must not be empty; the shell completes it.
+def _called(param: click.Parameter | None) -> str:
+    """Return what messages call an option or argument."""
+    if isinstance(param, click.Option):
+        return param.opts[0]
+    return param.human_readable_name.removesuffix("...") if param else "a path"
 
-    ``role`` is what the command does with the file (None: nothing, the name is only written). ``derived`` yields further files
-    that the command touches, from the path and the values of all options. ``read`` and ``paths`` are for what is more than a
-    path: from the text to a value, from the value to its paths. ``more``: ``made_by`` or ``may_be`` of each ``Use``.
-    """
 
-    def __init__(
-        self, role: Role | None = Role.READ, derived: Derived | None = None, read: Callable[[Any], Any] = str,
-        paths: Callable[[Any], Iterable[str]] = lambda path: [path], **more: str,
-    ) -> None:  # fmt: skip
-        super().__init__("FILE", read)
-        self.role, self._derived, self._paths, self._more = role, derived, paths, more
+class PathName(click.Path):
+    """A path as click checks it. What is wrong with it is one line, which names the option."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        value = super().convert(value, param, ctx)
-        if "" in self._paths(value):
+        if not value:
             self.fail("the name is empty", param, ctx)
-        return value
+        return super().convert(value, param, ctx)
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(incomplete, type="dir" if self.role and self.role.is_directory else "file")]
-
-    def uses(self, option: str, value: Any, values: Mapping[str, Any]) -> Iterator[Use]:
-        """Yield what the command does with the paths in a value of the option, and with those derived from them."""
-        for path in self._paths(value):
-            if self.role:
-                yield Use(option, path, self.role, **self._more)
-            yield from self._derived(path, values) if self._derived else ()
+    def fail(self, message: str, param: click.Parameter | None = None, ctx: click.Context | None = None) -> NoReturn:
+        raise OptionError(f"{_called(param)}: {message}")
 
 
-_UNBREAKING, _BREAKING = str.maketrans(" -", "\xa0\u2011"), str.maketrans("\xa0\u2011", " -")
+class Input(PathName):
+    """A file to read, which the command must not write."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, dir_okay=False, allow_dash=True)
 
 
-def _unbroken(help: str) -> str:
-    """Return a help in which no line breaks within brackets."""
-    return re.sub(r"\[[^]]{,45}\]", lambda found: found[0].translate(_UNBREAKING), help)
+class Model(PathName):
+    """A model directory to read. ``made_by`` is the command that makes such a model."""
+
+    def __init__(self, made_by: str = "train TABLE") -> None:
+        super().__init__(file_okay=False)
+        self._made_by = made_by
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = super().convert(value, param, ctx)
+        if not os.path.isdir(path):
+            raise OptionError(f"{_called(param)} {path}: {missing_model(path, self._made_by)}")
+        return path
+
+
+class NewDirectory(PathName):
+    """A directory that is made, or replaced as a whole."""
+
+    def __init__(self) -> None:
+        super().__init__(file_okay=False)
+
+
+class Output(PathName):
+    """A file to write, which takes its name when it is complete: its directory must be there."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, readable=False, allow_dash=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = super().convert(value, param, ctx)
+        if not is_stream(path):
+            directory = os.path.dirname(os.path.realpath(path))
+            if path.endswith("/"):
+                self.fail(f"{path} is the name of a directory; name a file to write", param, ctx)
+            if not os.path.isdir(directory):
+                self.fail(f"cannot write {path}: there is no directory {directory}; make it first", param, ctx)
+            if not os.access(directory, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+                self.fail(f"cannot write {path}: no right to write in {directory}; write elsewhere", param, ctx)
+        return path
 
 
 class Command(click.Command):
-    """A command that checks all its paths before its body runs; files that are there already need --overwrite or --resume.
+    """A command that mixes up no files: what it writes is nothing that it reads, and is not there yet, but for --overwrite.
 
-    (train has its own, for models.) At its end it says which files it wrote and what to type next: ``then``, or the text that
-    ``then`` makes of the options, with values in braces; nothing if OUT is a stream.
+    (train has its own --overwrite, for models.) At its end it says which files it wrote and what to type next: ``then``, or the
+    text that ``then`` makes of the options, with values in braces; nothing if OUT is a stream.
     """
 
     def __init__(self, name: str | None, params: list[click.Parameter], then: Then = "", **attributes: Any) -> None:
         self._then = then
-        self._refuses = any(isinstance(param.type, PathName) and param.type.role is Role.WRITE for param in params)
-        if self._refuses:
+        self._writes_files = any(isinstance(param.type, Output) for param in params)
+        if self._writes_files:
             params.insert(-1, click.Option(["--overwrite"], is_flag=True, help="Replace files that are there already."))
         super().__init__(name, params=params, **attributes)
 
-    def get_help(self, ctx: click.Context) -> str:
-        return super().get_help(ctx).translate(_BREAKING)
-
     def invoke(self, ctx: click.Context) -> None:
         values = ctx.params
-        overwrite = not self._refuses or values.pop("overwrite") or values.get("resume")
-        check_paths(self._uses(values))
-        if not overwrite:
-            check_new(self._uses(values))
+        overwrite = not self._writes_files or values.pop("overwrite") or values.get("resume")
+        inputs, outputs, replaced = (self._paths(values, kind) for kind in (Input, Output, NewDirectory))
+        if not replaced:  # a training may start from the very model that it replaces
+            inputs += [file for option, path in self._paths(values, Model) for file in files_of(option, path)]
+        check_apart(inputs, outputs, replaced)
+        files = [(option, path) for option, path in outputs if not is_stream(path)]
+        for option, path in files:
+            if not overwrite and os.path.exists(path) and os.path.getsize(path):
+                raise OptionError(f"{option} {path} exists; name another file, or replace it with --overwrite")
         super().invoke(ctx)
-        if values.get("quiet", True):
-            return
+        if not values.get("quiet", True):
+            self._conclude(values, [path for _, path in files])
+
+    def _conclude(self, values: dict[str, Any], files: Sequence[str]) -> None:
+        """Say which files were written, and what to type next."""
         from phrase_rescore.cli.terminal import say
 
-        paths = [use.path for use in self._uses(values) if use.role is Role.WRITE]
-        if written := [path for path in paths if os.path.isfile(path) and not is_stream(path)]:
+        if written := [path for path in files if os.path.isfile(path)]:
             say(f"wrote {' and '.join(written)}")
         then = self._then(values) if callable(self._then) else self._then
         if then and not is_stream(values.get("out", "")):
             quoted = {name: shlex.quote(value) for name, value in values.items() if isinstance(value, str)}
             say(f"next: {then.format(**quoted)}")
 
-    def _uses(self, values: Mapping[str, Any]) -> Iterator[Use]:
-        """Yield all paths of the command, of one option after the other."""
+    def _paths(self, values: Mapping[str, Any], kind: type[PathName]) -> list[tuple[str, str]]:
+        """Return the paths of this kind that were given, each with its option."""
+        found = []
         for param in self.params:
-            value, kind = values.get(param.name or ""), param.type
-            if value is None:
-                continue
+            value = values[param.name] if isinstance(param.type, kind) else None
             several = value if param.multiple or param.nargs != 1 else [value]
-            kinds = kind.types if isinstance(kind, click.Tuple) else [kind] * len(several)
-            option = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name.removesuffix("...")
-            for one, each in zip(kinds, several, strict=True):
-                if isinstance(one, PathName):
-                    yield from one.uses(option, each, values)
+            found += [(_called(param), path) for path in several or () if path is not None]
+        return found
 
 
 class GroupedCommand(Command, cloup.Command):
     """Such a command whose options stand in groups (``cloup.option_group``).
 
-    If the ``usual`` options are named, --help shows these, and --help-all shows all.
+    If the ``usual`` options are named, --help shows only these, and --help-all shows all.
     """
 
     def __init__(self, name: str | None, params: list[click.Parameter], usual: str = "", **attributes: Any) -> None:
-        every = [param for param in params if isinstance(param, click.Option)]
-        self._rest = [option for option in every if usual and option.name not in usual.split()]
-        if self._rest:
+        names = [str(param.name) for param in params if isinstance(param, click.Option)]
+        self._rare = set(names).difference(usual.split()) if usual else set()
+        if self._rare:
             show_all: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": self._show_all}
-            params.append(click.Option(["--help-all"], help=f"Show all {len(every)} options.", **show_all))
+            params.append(click.Option(["--help-all"], help=f"Show all {len(names)} options.", **show_all))
         super().__init__(name, params=params, **attributes)
 
     def _show_all(self, ctx: click.Context, param: click.Parameter, asked: bool) -> None:
         if asked and not ctx.resilient_parsing:
-            click.echo(super().get_help(ctx))
+            ctx.meta[_ALL] = True
+            click.echo(ctx.get_help())
             ctx.exit()
 
-    def get_help(self, ctx: click.Context) -> str:
-        self._hide(True)
-        try:
-            return super().get_help(ctx)
-        finally:
-            self._hide(False)
-
-    def _hide(self, hidden: bool) -> None:
-        for option in self._rest:
-            option.hidden = hidden
-        for group in self.option_groups:
-            group.hidden = all(option.hidden for option in group.options)
+    def format_params(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if not self._rare or _ALL in ctx.meta:
+            super().format_params(ctx, formatter)
+            return
+        with formatter.section("Most used"):
+            usual = [param.get_help_record(ctx) for param in self.get_params(ctx) if param.name not in self._rare]
+            formatter.write_dl([record for record in usual if record])
 
 
 command = partial(click.command, cls=Command)
@@ -199,17 +220,9 @@ def _rows_or_path(text: str) -> float | str:
     return TABLE_ROWS.read(text) if text.isascii() and text.isdigit() else text
 
 
-def _sidecar_of(table: str, values: Mapping[str, Any]) -> Iterator[Use]:
-    """Yield the description of an annotated table's columns, which is read if it is there."""
-    from phrase_rescore.moses.columns import sidecar_path
-
-    if os.path.isfile(sidecar := sidecar_path(table)):
-        yield Use("the table's sidecar", sidecar, Role.READ)
-
-
 TEXT, DURATION, BYTE_SIZE = Value("TEXT"), Value("DURATION", _seconds), Value("SIZE", _bytes)
-FILE, ANNOTATED_TABLE = PathName(), PathName(derived=_sidecar_of)
-ROWS_OR_FILE = PathName(read=_rows_or_path, paths=lambda value: [value] if isinstance(value, str) else [])
+ROWS_OR_FILE = Value("N|FILE", _rows_or_path)
+FILE, OUTPUT, NEW_DIRECTORY = Input(), Output(), NewDirectory()
 
 
 def subset(names: Sequence[str], as_asked: bool = False) -> Value:
@@ -232,12 +245,12 @@ def option(
     metavar = metavar or (kind.name if isinstance(kind, Value) else None)
     if (default := attributes.get("default", 0)) not in (0, "-"):
         help += f"  [default: {default}]"
-    return click.option(*names.split(), type=kind, help=_unbroken(help), metavar=metavar, **attributes)
+    return click.option(*names.split(), type=kind, help=help, metavar=metavar, **attributes)
 
 
 def flag(names: str, help: str) -> Any:
     """Declare an option without a value."""
-    return click.option(*names.split(), is_flag=True, help=_unbroken(help))
+    return click.option(*names.split(), is_flag=True, help=help)
 
 
 def given(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -250,19 +263,17 @@ def device_option(default: str) -> Any:
     return option("--device", TEXT, "The device: auto, cpu, cuda or cuda:N.", "DEVICE", default=default)
 
 
-def model_option(role: Role = Role.READ_DIRECTORY, derived: Derived | None = None) -> Any:
-    path = PathName(role, derived)
-    return option("-m --model model_dir", path, "The model directory.", "MODEL_DIR", default=DEFAULT_MODEL)
+def model_option(kind: PathName | None = None) -> Any:
+    return option("-m --model model_dir", kind or Model(), "The model directory.", "MODEL_DIR", default=DEFAULT_MODEL)
 
 
-def lm_option(role: Role = Role.READ_DIRECTORY, derived: Derived | None = None) -> Any:
-    path = PathName(role, derived, made_by="train-lm CORPUS")
-    return option("-m --model lm", path, "The directory of the language model.", "LM", default="phrase-rescore-lm")
+def lm_option(kind: PathName | None = None) -> Any:
+    of_lm = kind or Model("train-lm CORPUS")
+    return option("-m --model lm", of_lm, "The directory of the language model.", "LM", default="phrase-rescore-lm")
 
 
-def out_option(more: str = ", gzip if it ends in .gz", metavar: str = "OUT", **path: Any) -> Any:
-    help = f"The file to write{more}.  [default: standard output]"
-    return option("-o --out", PathName(Role.WRITE, **path), help, metavar, default="-")
+def out_option(more: str = ", gzip if it ends in .gz", metavar: str = "OUT") -> Any:
+    return option("-o --out", OUTPUT, f"The file to write{more}.  [default: standard output]", metavar, default="-")
 
 
 on_bad_row_option = option(

@@ -1,8 +1,6 @@
 """Declare the options of annotate and strip, which write phrase tables."""
 
-import os
 import time
-from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -10,31 +8,11 @@ import click
 from cloup import option_group
 
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import FILE, TEXT, PathName, flag, option
+from phrase_rescore.cli.options import FILE, OUTPUT, TEXT, Model, flag, option
 from phrase_rescore.files.outputs import GZIP_LEVELS
-from phrase_rescore.files.paths import Role, Use, is_stream, partial_of
-from phrase_rescore.moses.columns import FEATURES, sidecar_path
+from phrase_rescore.moses.columns import FEATURES
 from phrase_rescore.ranges import BLOCK_ROWS, COLUMNS, JOBS, REPLACED, THREADS
 from phrase_rescore.runtime import PRECISIONS
-
-
-def _files_of(model_dir: str, values: Mapping[str, Any]) -> Iterator[Use]:
-    """Yield the files of a model directory: none of them may be written."""
-    paths = (os.path.join(model_dir, name) for name in os.listdir(model_dir))
-    return (Use("a file of -m", path, Role.READ) for path in paths if os.path.isfile(path))
-
-
-def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
-    """Yield what is written beside OUT unless other options name it, and where an interrupted run leaves it."""
-    if values["dropped"] is None and values["on_bad_row"] == "drop":
-        of_stdin = "stdin" if is_stream(values["table"]) else os.path.basename(values["table"])
-        yield Use("the file of dropped rows", f"{of_stdin if is_stream(out) else out}.dropped", Role.WRITE)
-    if is_stream(out):
-        return
-    if values["columns_json"] is None:
-        yield Use("the sidecar", sidecar_path(out), Role.WRITE)
-    yield Use("the partial of -o", partial_of(out, hidden=False), Role.WRITE)
-    yield Use("the journal of -o", f"{partial_of(out, hidden=False)}.json", Role.WRITE)
 
 
 @options.grouped_command(
@@ -46,12 +24,12 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
 @option_group(
     "Most used",
     option(
-        "-m --model models", PathName(Role.READ_DIRECTORY, _files_of), metavar="MODEL_DIR", multiple=True,
+        "-m --model models", Model(), metavar="MODEL_DIR", multiple=True,
         callback=lambda ctx, param, given: given or (() if ctx.params["scores"] else (options.DEFAULT_MODEL,)),
         help="The model directory. May be repeated: each model appends its columns, in the order given.  "
         f"[default: {options.DEFAULT_MODEL}, none with --scores]",
     ),
-    options.out_option(derived=_beside),
+    options.out_option(),
     flag("--resume", "Continue an interrupted run that wrote OUT. Start over if it left nothing."),
 )  # fmt: skip
 @option_group(
@@ -74,13 +52,13 @@ def _beside(out: str, values: Mapping[str, Any]) -> Iterator[Use]:
         help="Append the numbers of FILE, one for every row, as a column: probabilities of any other model. May be repeated.",
     ),
     flag("--log", "The numbers of --scores are natural logarithms."),
-    option("--columns-json", PathName(Role.WRITE), "Describe the columns in FILE.  [default: OUT.columns.json]"),
+    option("--columns-json", OUTPUT, "Describe the columns in FILE.  [default: OUT.columns.json]"),
 )  # fmt: skip
 @option_group(
     "Checks",
     options.on_bad_row_option,
     option(
-        "--dropped", PathName(Role.WRITE),
+        "--dropped", OUTPUT,
         "Keep dropped rows in FILE.  [default: OUT.dropped; without OUT, TABLE.dropped in the working directory]",
     ),
     flag("--fix-blanks", "Write single blanks for tabs and doubled blanks between scores."),
@@ -153,7 +131,7 @@ def annotate(table: str, models: tuple[str, ...], out: str, quiet: bool, **chose
 
 
 @options.command(short_help="Remove the columns that annotate appended.")
-@click.argument("table", type=options.ANNOTATED_TABLE)
+@click.argument("table", type=FILE)
 @option(
     "--columns", COLUMNS, "Remove the last K score columns.  [default: those of annotate, by TABLE.columns.json or by how they "
     "look]", "K",

@@ -7,9 +7,8 @@ from cloup import option_group
 
 from phrase_rescore.api import LM_PRESETS, NMT_PRESETS, PRESETS
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import BYTE_SIZE, FILE, PathName, flag, option, quiet_option
+from phrase_rescore.cli.options import BYTE_SIZE, FILE, NEW_DIRECTORY, PathName, flag, option, quiet_option
 from phrase_rescore.cli.training_options import TrainingOptions
-from phrase_rescore.files.paths import Role
 from phrase_rescore.ranges import FACTORS
 
 _pairs = TrainingOptions(PRESETS, "MODEL_DIR", "pairs", made_by="train TABLE")
@@ -24,7 +23,7 @@ _pairs = TrainingOptions(PRESETS, "MODEL_DIR", "pairs", made_by="train TABLE")
 @click.argument("inputs", type=FILE, nargs=-1, metavar="INPUT...")
 @option_group(
     "Most used",
-    options.model_option(Role.WRITE_DIRECTORY, _pairs.beside),
+    options.model_option(NEW_DIRECTORY),
     _pairs.max_time,
     flag("--inverse", "Train p(source | target): read targets, predict sources."),
 )
@@ -34,7 +33,7 @@ _pairs = TrainingOptions(PRESETS, "MODEL_DIR", "pairs", made_by="train TABLE")
     options.on_bad_row_option,
     _pairs.kept,
     option(
-        "--scratch", PathName(Role.SCRATCH), metavar="DIR",
+        "--scratch", PathName(exists=True, file_okay=False, writable=True), metavar="DIR",
         help="Sort the pairs in DIR, which needs room for twice their text.  [default: $TMPDIR or /tmp]",
     ),
     option("--memory", BYTE_SIZE, "The memory that sorting may use.", default="1G"),
@@ -139,7 +138,7 @@ _text = TrainingOptions(LM_PRESETS, "LM", "text", made_by="train-lm CORPUS")
 @click.argument("inputs", type=FILE, nargs=-1, metavar="CORPUS...")
 @option_group(
     "Most used",
-    options.lm_option(Role.WRITE_DIRECTORY, _text.beside),
+    options.lm_option(NEW_DIRECTORY),
     _text.max_time,
     option(
         "--preset", list(LM_PRESETS), default="default",
@@ -217,7 +216,7 @@ _bitext = TrainingOptions(NMT_PRESETS, "NMT", "pairs")
 @option_group(
     "Most used",
     option(
-        "-m --model nmt", PathName(Role.WRITE_DIRECTORY, _bitext.beside), "The directory of the translation model.",
+        "-m --model nmt", NEW_DIRECTORY, "The directory of the translation model.",
         metavar="NMT", default="phrase-rescore-nmt",
     ),
     _bitext.max_time,

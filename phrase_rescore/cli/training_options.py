@@ -1,12 +1,11 @@
 """The options that all trainings have, declared with the names, ranges and presets of their settings."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cloup import option_group
 
-from phrase_rescore.cli.options import DURATION, PathName, device_option, flag, option
-from phrase_rescore.files.paths import Role, Use, beside
+from phrase_rescore.cli.options import DURATION, NEW_DIRECTORY, Model, device_option, flag, option
 from phrase_rescore.runtime import PRECISIONS
 from phrase_rescore.training.config import Settings
 
@@ -27,7 +26,7 @@ class TrainingOptions:
         self.eval_every = self.setting("eval_every", "Measure the held-out loss every STEPS minibatches.", "STEPS")
         kept, found = ("prepared pairs", "finds them") if data == "pairs" else ("encoded text", "finds it")
         self.kept = option(
-            f"--{data} {data}_dir", PathName(Role.CACHE_DIRECTORY), metavar="DIR",
+            f"--{data} {data}_dir", NEW_DIRECTORY, metavar="DIR",
             help=f"Keep the {kept} in DIR. The next training {found} there if nothing has changed.  [default: {model}.{data}]",
         )  # fmt: skip
         self.overwrite = flag("--overwrite", "Replace the model in the directory when the new one is complete.")
@@ -35,7 +34,7 @@ class TrainingOptions:
         self.resume = flag("--resume", f"{resume} The limits may change.")
         self.finish = flag("--finish", "Make the model from an interrupted training as it is, without inputs or options.")
         self.init_from = option(
-            "--init-from", PathName(Role.READ_DIRECTORY, may_be="-m", made_by=made_by),
+            "--init-from", Model(made_by),
             "Start from the weights of this model, matching words by spelling.", metavar="MODEL",
         )  # fmt: skip
         threads = "Cores that a process may use.  [default: all usable ones, shared among the processes of this machine]"
@@ -46,14 +45,6 @@ class TrainingOptions:
             self.setting("threads", threads),
             option("--precision", PRECISIONS, precision, default="float32"),
         )
-
-    def beside(self, model_dir: str, values: Mapping[str, Any]) -> Iterator[Use]:
-        """Yield the files that a training keeps beside its model."""
-        yield Use("-m's state", beside(model_dir, "training"), Role.WRITE_DIRECTORY)
-        if values[f"{self._data}_dir"] is None:
-            yield Use(f"--{self._data}'s default", beside(model_dir, self._data), Role.CACHE_DIRECTORY)
-        if values.get("on_bad_row") == "drop":
-            yield Use("-m's dropped rows", beside(model_dir, "dropped"), Role.WRITE)
 
     def setting(self, name: str, help: str, metavar: str | None = None, takes: Sequence[str] = (), **more: Settings) -> Any:
         """Declare a number, or one of some words. Help that ends with a period shows the values of the presets and ``more``."""

@@ -32,7 +32,7 @@ from phrase_rescore.evaluation.counts import METRICS, Basis, EvaluationSettings,
 from phrase_rescore.evaluation.examples import Examples, make_examples
 from phrase_rescore.evaluation.significance import Noise, Scorer, bootstrap_p_values, pooled, randomization_p_values
 from phrase_rescore.files.inputs import display_name
-from phrase_rescore.files.paths import Path, check_one_stream
+from phrase_rescore.files.paths import Path, check_apart, check_one_stream
 from phrase_rescore.messages import printable, shown
 from phrase_rescore.moses.text import Look, look, mismatch
 from phrase_rescore.moses.tokenizer import check_language, detokenized, sacremoses_version
@@ -255,6 +255,8 @@ def evaluate(
         raise OptionError("--statistics - is standard output, which gets the table; name a file")
     if statistics is not None and [len(runs) for files in sets for runs in files.systems.values()] != [1]:
         raise OptionError("--statistics is for one output; give one set with one system and one output")
+    if statistics is not None:
+        check_apart([("--set", path) for path in sets[0].paths()], [("--statistics", os.fspath(statistics))])
     if settings.examples and "bleu" not in settings.metrics:
         raise OptionError("--examples takes segments by their BLEU; add bleu to --metrics")
     if source is not None and not (settings.examples and len(sets) == 1):

@@ -248,15 +248,15 @@ def read_entries(rows: Iterable[bytes], name: str) -> Iterator[Entry]:
         yield entry
 
 
-def map_entries(entries: Iterable[Entry], name: str, function: Callable[[Entry], T]) -> list[T]:
-    """Apply a function to every entry of the list ``name``. Raises InputError, with the line, for its RowError."""
-    results = list[T]()
+def of_each(entries: Iterable[Entry], name: str, read: Callable[[Entry], T]) -> list[T]:
+    """Return what ``read`` makes of every entry of the list ``name``. Raises InputError, with the line, for its RowError."""
+    found = list[T]()
     for entry in entries:
         try:
-            results.append(function(entry))
+            found.append(read(entry))
         except RowError as error:
             raise error.at(name, entry.number) from None
-    return results
+    return found
 
 
 def check_label(label: bytes) -> None:

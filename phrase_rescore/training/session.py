@@ -19,7 +19,7 @@ from phrase_rescore.data.sorting import scratch_name
 from phrase_rescore.errors import OptionError, RescoreError, writing
 from phrase_rescore.files.locks import lock_name, locked
 from phrase_rescore.files.outputs import check_replaceable, recover_directory, remove_directory
-from phrase_rescore.files.paths import beside, check_outputs
+from phrase_rescore.files.paths import beside
 from phrase_rescore.messages import counted
 from phrase_rescore.nn.storage import LOG, atomic_directory, check_target, numbers_of
 from phrase_rescore.progress import Listener
@@ -145,7 +145,6 @@ class Session(contextlib.ExitStack):
         say = self.observer.say
 
         def begin() -> bool:
-            check_outputs(source.inputs, self._model_dir)
             check_replaceable(self._model_dir)
             check()
             if self.processes.size > 1 and source.fingerprints[0] is None:

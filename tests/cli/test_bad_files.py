@@ -285,11 +285,10 @@ def test_no_permission_to_read_a_model(run: Run, make_model: MakeModel, good: Pa
     locked.chmod(0)
     try:
         with like_anybody():
-            line = line_of(run("annotate", good / "table", "-m", model, "-o", good / "out"), status=2)
+            line = line_of(run("annotate", good / "table", "-m", model, "-o", good / "out"))
     finally:
         locked.chmod(0o755)
-    option = "a file of -m" if fault == "locked file" else "-m"
-    assert line == f"{option} {locked}: Permission denied; get the right to read it, or a copy"
+    assert line.startswith(f"{locked}: Permission denied; ")
 
 
 @pytest.mark.parametrize("size", [100, 3000])

@@ -3,90 +3,36 @@
 import dataclasses
 import importlib
 import os
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import click
 import numpy as np
 import pytest
 from conftest import Run
+from permissions import like_anybody
 
 import phrase_rescore
 from phrase_rescore.cli.main import COMMANDS, cli
 from phrase_rescore.cli.options import BYTE_SIZE, DURATION, ROWS_OR_FILE, PathName, Value, number
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files.paths import Role
 from phrase_rescore.ranges import Checked, Range, Whole
 
-ARGUMENTS = {  # what a command needs besides the option that is tested
-    "train": ["table", "-m", "new"], "annotate": ["table", "-m", "model"], "strip": ["table", "--columns", "1", "--force"],
-    "moses-ini": ["table", "--table", "table"], "evaluate": ["--set", "dev", "table", "a=table"],
-    "score": ["-m", "model"], "generate": ["-m", "model"], "embed": ["-m", "model"], "info": ["table"],
-    "report": ["table", "-m", "model"], "train-lm": ["table", "-m", "new"],
-    "score-lm": ["table", "-m", "model"], "export-lm": ["-m", "model"], "rescore": ["table", "-m", "model"],
-    "train-nmt": ["table", "table", "-m", "new"], "tune": ["table", "--reference", "table"],
-}  # fmt: skip
-VALUES = {  # of options whose value has more than the name of a file
-    ("evaluate", "sets"): ("dev", "{}", "a=table"),
-    ("train", "vocab_corpus"): ("table", "{}"),
-}  # fmt: skip
-ONLY_WRITTEN_DOWN = {("moses-ini", "path")}  # a name, of no file that is touched
 
-
-class Parameter(NamedTuple):
-    """An argument or option of a command."""
-
-    command: str
-    param: click.Parameter
-
-    def types(self) -> list[Any]:
-        return list(getattr(self.param.type, "types", [self.param.type]))
-
-    def path(self) -> PathName | None:
-        return next((kind for kind in self.types() if isinstance(kind, PathName)), None)
-
-    def role(self) -> Role | None:
-        path = self.path()
-        return path.role if path else None
-
-    def name(self) -> str:
-        """How messages call it."""
-        return self.param.opts[0] if isinstance(self.param, click.Option) else self.param.human_readable_name.strip(".")
-
-    def line(self, path: str) -> list[str]:
-        """Return a command line in which the parameter names this path."""
-        words = [word.replace("{}", path) for word in VALUES.get((self.command, str(self.param.name)), ("{}",))]
-        arguments = ARGUMENTS[self.command]
-        if isinstance(self.param, click.Option):
-            return [self.command, *arguments, self.param.opts[-1], *words]
-        first, *rest = arguments
-        return [self.command, f"a={path}" if first.startswith("a=") else path, *rest]
-
-
-def parameters() -> Iterator[Parameter]:
+def parameters() -> Iterator[tuple[str, click.Parameter]]:
     for name in COMMANDS:
         command = cli.get_command(click.Context(cli), name)
         assert command
-        yield from (Parameter(name, param) for param in command.params)
-
-
-PATHS = [parameter for parameter in parameters() if parameter.role()]
-READ_NO_FILE = ("embed", "export-lm")
-WRITERS = [parameter for parameter in PATHS if parameter.role() is Role.WRITE and parameter.command not in READ_NO_FILE]
-
-
-def identify(parameter: Parameter) -> str:
-    return f"{parameter.command} {parameter.param.name}"
+        yield from ((name, param) for param in command.params)
 
 
 def test_every_option_has_a_type_that_says_what_it_takes() -> None:
-    """A path with its role, a number with its range, a text; of click's types only choices and flags."""
-    for parameter in parameters():
-        for kind in parameter.types():
-            assert isinstance(kind, Value | click.Choice) or parameter.param.is_flag, parameter
-        only_written_down = (parameter.command, parameter.param.name) in ONLY_WRITTEN_DOWN
-        assert not parameter.path() or parameter.role() or only_written_down, parameter
+    """A path with what is done with it, a number with its range, a text; of click's own types only choices and flags."""
+    for command, param in parameters():
+        known = isinstance(param.type, Value | PathName | click.Choice)
+        assert known or (isinstance(param, click.Option) and param.is_flag), (command, param)
 
 
 @pytest.fixture
@@ -101,28 +47,89 @@ def listing(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*"))
 
 
-@pytest.mark.parametrize("parameter", PATHS, ids=identify)
-@pytest.mark.parametrize("path", ["table/below", ""])
-def test_a_path_that_cannot_be_used_ends_the_command_before_it_begins(run, here, parameter, path) -> None:
+@pytest.mark.parametrize(("line", "name", "path"), [
+    ("info none", "TABLE|MODEL_DIR|INI", "none"),
+    ("annotate none", "TABLE", "none"),
+    ("annotate table/x", "TABLE", "table/x"),
+    ("annotate model", "TABLE", "model"),
+    ("train table none -m new", "INPUT", "none"),
+    ("train table -m new --vocab-corpus table none", "--vocab-corpus", "none"),
+    ("train table -m new --scratch none", "--scratch", "none"),
+    ("train table -m new --scratch table", "--scratch", "table"),
+    ("train table -m table", "-m", "table"),
+    ("score -m table", "-m", "table"),
+    ("annotate table -m model -o model", "-o", "model"),
+    ("annotate table -m model -o new/", "-o", "new/"),
+    ("annotate table -m model -o none/new", "-o", "none/new"),
+    ("annotate table -m model -o table/new", "-o", "table/new"),
+    ("annotate table -m model --dropped none/new", "--dropped", "none/new"),
+    ("annotate table -m model -o ''", "-o", ""),
+    ("annotate table -m model --columns-json ''", "--columns-json", ""),
+    ("train table -m ''", "-m", ""),
+])  # fmt: skip
+def test_a_path_that_cannot_be_used_ends_the_command_before_it_begins(
+    run: Run, here: Path, line: str, name: str, path: str
+) -> None:
     before = listing(here)
-    result = run(*parameter.line(path))
+    result = run(*shlex.split(line))
     assert (result.status, result.out) == (2, b"")
-    assert "Traceback" not in result.err
-    assert parameter.name() in result.last_line or not path
-    if path:
-        assert result.err.startswith(f"phrase-rescore: error: {parameter.name()} table/below: "), result.err
-        assert result.err.count("\n") == 1
+    assert result.err.startswith(f"phrase-rescore: error: {name}: ")
+    assert path in result.err
+    assert result.err.count("\n") == 1
     assert listing(here) == before
 
 
-@pytest.mark.parametrize("parameter", WRITERS, ids=identify)
-def test_no_output_is_an_input(run: Run, here: Path, parameter: Parameter) -> None:
-    Path("link.txt").symlink_to("table")
-    result = run(*parameter.line("link.txt"))
-    if (parameter.command, parameter.param.name) == ("moses-ini", "out"):
-        assert "INI" not in result.err, "OUT may be INI"
+@pytest.mark.parametrize(("line", "made_by"), [
+    ("score -m none", "train TABLE"), ("train table --init-from none", "train TABLE"),
+    ("score-lm table -m none", "train-lm CORPUS"),
+])  # fmt: skip
+def test_a_model_that_is_missing_says_how_to_make_one(run: Run, here: Path, line: str, made_by: str) -> None:
+    assert f"make one with 'phrase-rescore {made_by} -m none'" in run(*line.split()).err
+
+
+def test_what_its_user_may_not_write(run: Run, here: Path) -> None:
+    Path("model").chmod(0o555)
+    with like_anybody():
+        result = run("annotate", "table", "-o", "model/new")
+    Path("model").chmod(0o755)
     assert result.status == 2
-    assert f"{parameter.name()} link.txt are the same; name another for one of them" in result.err
+    assert "-o: cannot write model/new" in result.err
+
+
+WRITERS = [  # a command line for each way to a file that is written; OUT stands for it
+    "annotate table -m model -o OUT", "annotate table -m model --columns-json OUT",
+    "annotate table -m model --on-bad-row drop --dropped OUT", "annotate x -m model --scores table -o OUT",
+    "annotate x -m model --expect-rows table -o OUT", "strip table -o OUT", "moses-ini x --table table -o OUT",
+    "moses-ini x --lm table -o OUT", "evaluate --set dev x a=table --statistics OUT", "report table -m model -o OUT",
+    "rescore table -m model -o OUT", "rescore x -m model --source table -o OUT", "tune x --reference x,table -o OUT",
+    "tune table --reference x -o OUT",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", WRITERS)
+@pytest.mark.parametrize("out", ["table", "link"])
+def test_no_output_is_an_input(run: Run, here: Path, line: str, out: str) -> None:
+    Path("link").symlink_to("table")
+    Path("x").write_text("a ||| b ||| 0.5 ||| 1\n")
+    before = [path.read_bytes() for path in (Path("table"), Path("x"))]
+    result = run(*line.replace("OUT", out).split(), "--overwrite")
+    assert result.status == 2
+    assert re.search(rf"\S+ table and \S+ {out} are the same", result.err), result.err
+    assert [path.read_bytes() for path in (Path("table"), Path("x"))] == before
+    assert Path("link").is_symlink()
+
+
+def test_an_ini_may_be_written_over_with_overwrite(run: Run, here: Path) -> None:
+    Path("ini").write_text("x")
+    assert "-o ini exists" in run("moses-ini", "ini", "--table", "table", "-o", "ini").err
+    assert "the same" not in run("moses-ini", "ini", "--table", "table", "-o", "ini", "--overwrite").err
+
+
+def test_a_training_may_start_from_the_model_that_it_replaces(run: Run, here: Path) -> None:
+    Path("model", "config.json").touch()
+    result = run("train", "table", "-m", "model", "--init-from", "model")
+    assert "the same" not in result.err
+    assert "inside" not in result.err
 
 
 @pytest.mark.parametrize(("kind", "numbers"), [

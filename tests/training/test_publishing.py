@@ -104,11 +104,11 @@ def test_interrupted_at_its_end(training, tmp_path, monkeypatch, older, at) -> N
     (("-m", "pm", "--pairs", "pm"), "--pairs pm are the same; name another"),
     (("-m", "pm", "--pairs", "pm/pairs"), "--pairs pm/pairs is inside -m pm, which is replaced as a whole"),
     (("-m", "pm", "--pairs", "pm.training"), "--pairs pm.training are the same"),
-    (("-m", "."), "-m . is the working directory"),
+    (("-m", "."), "INPUT pairs.tsv is inside -m .,"),
     (("-m", ".."), "INPUT pairs.tsv is inside -m .., which is replaced as a whole"),
     (("-m", "/proc"), "/proc is a mount point"),
     (("-m", "pairs.tsv"), "pairs.tsv"),
-    (("-m", "pm", "--source-vocab", "pm/words"), "--source-vocab pm/words"),
+    (("-m", "pm", "--source-vocab", "pm/words"), "--source-vocab: File 'pm/words' does not exist"),
 ])  # fmt: skip
 def test_directories_in_which_a_model_could_not_be_published(run, training, tmp_path, monkeypatch, more, said) -> None:
     monkeypatch.chdir(tmp_path)
