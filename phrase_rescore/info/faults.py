@@ -1,4 +1,4 @@
-"""Row problems, and what each Moses program does with such rows.
+"""Faults of rows: those that annotate refuses, and of the others those that some Moses program mishandles.
 
 Names of programs: ``PhraseDictionaryMemory`` is the decoder's text table (``TM/RuleTable/LoaderStandard.cpp``), ``moses2`` the
 other decoder's (``moses2/TranslationModel/Memory``), ``processPhraseTableMin`` makes CompactPT (``TM/CompactPT``),
@@ -19,7 +19,7 @@ from phrase_rescore.moses.table import LONGEST_PHRASE, SEPARATOR, WORD, is_non_t
 MEMORY, MOSES2, COMPACT, ON_DISK, PROBING, BINARY = (
     "PhraseDictionaryMemory", "moses2", "processPhraseTableMin", "CreateOnDiskPt", "CreateProbingPT", "processPhraseTable",
 )  # fmt: skip
-_REFUSED = {"annotate": "refuses them (--on-bad-row drop leaves them out)"}
+REFUSED = {"annotate": "refuses them (--on-bad-row drop leaves them out)"}
 _MIN_SCORE = {"filter-model-given-input.pl -MinScore, threshold-filter.perl, filter-pt": "take the wrong score"}
 
 
@@ -27,33 +27,23 @@ def _of(*programs: str) -> str:
     return ", ".join(programs)
 
 
-_UNREADABLE = {_of(MEMORY, COMPACT, PROBING, BINARY): "stop", ON_DISK: "writes a damaged table", **_REFUSED}
-_FLOORED = {_of(COMPACT, ON_DISK): "feature -100", BINARY: "feature -87.5", **_REFUSED}
-
-
 class Fault(NamedTuple):
     """A kind of bad row, and what programs do with it."""
 
     what: str  # with "rows", plural
-    effects: dict[str, str]  # programs -> what they do
+    effects: dict[str, str] = REFUSED  # programs -> what they do
 
 
 # The facts are those of the Moses source of February 2025; the comment after one names the file that shows it
 FAULTS: dict[str, Fault] = {
-    "blank": Fault("blank rows", _UNREADABLE),
-    "few_fields": Fault("rows of fewer than three fields", _UNREADABLE),  # util/tokenize_piece.hh
-    "empty_phrase": Fault("rows with an empty source or target phrase", {  # LoaderStandard.cpp
-        MEMORY: "skips those without a source", **_REFUSED}),
-    "non_terminals": Fault("rows with a word in brackets", {  # moses/Phrase.cpp
-        MEMORY: "takes it for a non-terminal: loses the last word of a phrase, stops at any other", **_REFUSED}),
-    "long_phrase": Fault(f"rows with a phrase of more than {LONGEST_PHRASE:,} words", _REFUSED),
+    "few_fields": Fault("rows of fewer than three fields"),
+    "empty_phrase": Fault("rows with an empty source or target phrase"),
+    "non_terminals": Fault("rows with a word in brackets, which Moses takes for a non-terminal"),
+    "long_phrase": Fault(f"rows with a phrase of more than {LONGEST_PHRASE:,} words"),
+    "no_numbers": Fault("rows with a score that is not a plain number, such as inf"),
+    "n_scores": Fault("rows with another number of scores than the first"),
     "bars": Fault("rows with a bar within words", {  # moses/Word.cpp, OnDiskPt, StoreTarget.cpp, moses2/Word.cpp
         _of(MEMORY, MOSES2, COMPACT, ON_DISK, PROBING, BINARY): "take what is before the first bar for the word"}),
-    "no_numbers": Fault("rows with a score that is not a number", {
-        MEMORY: "stops", _of(MOSES2, COMPACT, ON_DISK, PROBING): "read 0 (feature -100) or the number it begins with",
-        BINARY: "reads 1e-38", **_REFUSED}),
-    "infinite": Fault("rows with a score 'inf'", {_of(MEMORY, MOSES2, PROBING): "infinite feature", **_FLOORED}),
-    "nan": Fault("rows with a score 'nan'", {MEMORY: "stops", _of(MOSES2, PROBING): "NaN feature", **_FLOORED}),
     "overflow": Fault("rows with a score above 3.4e38, the largest 32-bit float", {
         _of(MEMORY, MOSES2, PROBING): "infinite feature", _of(COMPACT, ON_DISK, BINARY): "feature 88.7"}),
     "negative": Fault("rows with a negative score", {  # the logarithm is taken of every score: moses/Util.h
@@ -61,8 +51,6 @@ FAULTS: dict[str, Fault] = {
         COMPACT: "stops", BINARY: "feature -87.5"}),
     "zero": Fault("rows with a score of 0 or below 7e-46", {  # FloorScore, moses/Util.h
         _of(MEMORY, MOSES2, COMPACT, ON_DISK, PROBING): "feature -100", BINARY: "feature -87.5"}),
-    "n_scores": Fault("rows with another number of scores than the first", {
-        _of(MEMORY, COMPACT, BINARY): "stop", _of(MOSES2, ON_DISK, PROBING): "write or read a damaged table", **_REFUSED}),
     "score_blanks": Fault("rows with doubled blanks among the scores", {  # StoreTarget.cpp:148-161
         PROBING: "reads an additional score of 0", **_MIN_SCORE}),
     "score_tabs": Fault("rows with a tab among the scores", {  # OnDiskPt/Main.cpp:109-186: strtok on blanks
@@ -94,8 +82,6 @@ _KNOWN_PROPERTIES = frozenset(  # moses/PP/Factory.cpp:61-69
     b"Counts SourceLabels TargetConstituentBoundariesLeft TargetConstituentBoundariesRightAdjacent "
     b"TargetPreferences Tree SpanLength NonTermContext Orientation".split()
 )
-_INFINITE = re.compile(rb"[+-]?inf(inity)?", re.IGNORECASE)
-_NAN = re.compile(rb"[+-]?nan", re.IGNORECASE)
 _POINTS = re.compile(rb"[ \t]*+(?:\d++-\d++(?:[ \t]++|\Z))*+")
 _GLUED = re.compile(rb"(?<! )%b|%b(?! |\Z)" % (re.escape(SEPARATOR), re.escape(SEPARATOR)))
 BAR = SEPARATOR[:1]
@@ -111,42 +97,65 @@ class Examined(NamedTuple):
     scores: bytes = b""  # between single blanks; empty unless they are numbers, and as many as they should be
 
 
+Found = dict[str, object]  # by keys of FAULTS: true where a row has that
+
+
 def examine(row: bytes, n_scores: int, n_fields: int) -> Examined:
     """Examine a row, without its newline, of a table whose first row has so many; ``value_faults`` examines its numbers."""
-    if not row.strip(b" \t\r"):
-        return Examined(["blank"])
     line = row.rstrip(b"\r")
     fields = split_fields(line)
-    found: dict[str, object] = {"carriage_returns": line != row, "nul_bytes": b"\0" in row, "n_fields": len(fields) != n_fields}
-    if len(fields) < 3:
-        return Examined(["few_fields", *(kind for kind, is_so in found.items() if is_so)])
-    first, second, third, alignment, _, sparse, properties = (*fields, *[b""] * 7)[:7]
-    src, tgt, scores = words(first), words(second), words(third)
-    odd = [score for score in scores if not is_number(score)]
-    keys = [item[: item.rfind(b"}") + 1].rstrip(b"}").split(b" ")[0] for item in properties.split(b"{{")[1:]]
-    found |= {
-        "empty_phrase": not src or not tgt,
-        "non_terminals": any(map(is_non_terminal, src + tgt)),
-        "long_phrase": max(len(src), len(tgt)) > LONGEST_PHRASE,
-        "bars": BAR in first or BAR in second,
-        "source_blanks": src and first.removesuffix(b" ") != b" ".join(src),
-        "glued_separators": _GLUED.search(line),
-        "tabs": line.count(b"\t") > third.count(b"\t"),
-        "score_tabs": b"\t" in third,
-        "score_blanks": b"  " in third,
-        "n_scores": len(scores) != n_scores,
-        "infinite": any(map(_INFINITE.fullmatch, odd)),
-        "nan": any(map(_NAN.fullmatch, odd)),
-        "no_numbers": not all(_INFINITE.fullmatch(score) or _NAN.fullmatch(score) for score in odd),
-        "no_alignment": len(fields) < 4,
-        "alignment": not _POINTS.fullmatch(alignment),
-        "empty_alignment": len(fields) > 3 and not words(alignment),
-        "sparse": len(words(sparse)) % 2,
-        "properties": not _KNOWN_PROPERTIES.issuperset(keys),  # cut as in moses/TargetPhrase.cpp:363-392
+    found: Found = {
+        "carriage_returns": line != row,
+        "nul_bytes": b"\0" in row,
+        "n_fields": len(fields) != n_fields,
+        "few_fields": len(fields) < 3,
     }
-    read = b"" if odd or len(scores) != n_scores else b" ".join(scores)
-    faults = [kind for kind, is_so in found.items() if is_so]
-    return Examined(faults, b" ".join(src), b" ".join(tgt), SEPARATOR.join((first, second, b"")), read)
+    if len(fields) < 3:
+        return Examined(_those(found))
+    first, second, third = fields[:3]
+    src, tgt, scores = words(first), words(second), words(third)
+    found["glued_separators"] = _GLUED.search(line)
+    found["tabs"] = line.count(b"\t") > third.count(b"\t")
+    found["source_blanks"] = src and first.removesuffix(b" ") != b" ".join(src)
+    found["bars"] = BAR in first or BAR in second
+    found |= _in_phrases(src, tgt) | _in_scores(third, scores, n_scores) | _after_scores(fields)
+    key = SEPARATOR.join((first, second, b""))
+    are_scores = not (found["n_scores"] or found["no_numbers"])
+    return Examined(_those(found), b" ".join(src), b" ".join(tgt), key, b" ".join(scores) if are_scores else b"")
+
+
+def _those(found: Found) -> list[str]:
+    return [fault for fault, is_so in found.items() if is_so]
+
+
+def _in_phrases(src: Sequence[bytes], tgt: Sequence[bytes]) -> Found:
+    return {
+        "empty_phrase": not src or not tgt,
+        "non_terminals": any(map(is_non_terminal, (*src, *tgt))),
+        "long_phrase": max(len(src), len(tgt)) > LONGEST_PHRASE,
+    }
+
+
+def _in_scores(field: bytes, scores: Sequence[bytes], n_scores: int) -> Found:
+    return {
+        "n_scores": len(scores) != n_scores,
+        "no_numbers": not all(map(is_number, scores)),
+        "score_tabs": b"\t" in field,
+        "score_blanks": b"  " in field,
+    }
+
+
+def _after_scores(fields: Sequence[bytes]) -> Found:
+    alignment, _, sparse, properties = (*fields[3:], *[b""] * 4)[:4]
+    # cut as in moses/TargetPhrase.cpp:363-392
+    keys = [item[: item.rfind(b"}") + 1].rstrip(b"}").split(b" ")[0] for item in properties.split(b"{{")[1:]]
+    return {
+        "no_alignment": len(fields) < 4,
+        "empty_alignment": len(fields) > 3 and not words(alignment),
+        "alignment": not _POINTS.fullmatch(alignment),
+        "sparse": len(words(sparse)) % 2,
+        "properties": not _KNOWN_PROPERTIES.issuperset(keys),
+    }
 
 
 @functools.lru_cache

@@ -27,10 +27,10 @@ def labelled(label: str, text: str) -> str:
     return f"{label:{_LABEL}}{text}"
 
 
-def share(part: int, whole: int) -> str:
-    """Write a percentage, which is 0 % or 100 % only if it is exact.
+def percentage(part: int, whole: int) -> str:
+    """Write a share of a whole; it is 0.0% or 100.0% only if it is exact.
 
-    >>> share(1, 3), share(99999, 100000), share(1, 100000), share(0, 0)
+    >>> percentage(1, 3), percentage(99999, 100000), percentage(1, 100000), percentage(0, 0)
     ('33.3%', '99.9%', '0.1%', 'none')
     """
     if not whole:
@@ -125,14 +125,14 @@ class TableInfo:
         for column in found["scores"]:
             numbers = column["smallest"], column["largest"], column["mean_log"]
             texts = ["none" if value is None else f"{value:.5g}" for value in numbers]
-            zeros = share(column["zeros"], self.survey.scores.rows) if column["zeros"] else "-"
+            zeros = percentage(column["zeros"], self.survey.scores.rows) if column["zeros"] else "-"
             yield labelled(f"  {column['column']}", "".join(f"{text:>12}" for text in (*texts, zeros)))
         yield labelled("new columns", self._added_columns())
         yield labelled("order", self._order(found["order"]))
         if model := found["model"]:
             yield labelled("known to", model["model_dir"])
             for side in sides:
-                tokens, types = (share(model[side][f"known_{what}"], model[side][what]) for what in ("tokens", "types"))
+                tokens, types = (percentage(model[side][f"known_{what}"], model[side][what]) for what in ("tokens", "types"))
                 yield f"  {side:{_LABEL - 2}}{tokens} of the words, {types} of the distinct ones"
         yield "problems" if found["problems"] else labelled("problems", "none found")
         for kind in found["problems"]:
@@ -182,7 +182,7 @@ def _lengths(sides: dict[str, dict[str, Any]]) -> Iterator[str]:
     yield labelled("length", "".join(f"{head:>7}" for head in (*heads, "mean", "most")))
     for name, of in lengths.items():
         parts = [sum(rows for n, rows in of.items() if min(n, _LONG) == place) for place in places]
-        shares = [share(part, sum(of.values())) if part else "-" for part in parts]
+        shares = [percentage(part, sum(of.values())) if part else "-" for part in parts]
         mean = f"{sides[name]['mean_length']:.2f}" if of else "none"
         yield labelled(f"  {name}", "".join(f"{text:>7}" for text in (*shares, mean, f"{max(of, default=0)}")))
 

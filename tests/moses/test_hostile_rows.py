@@ -76,7 +76,7 @@ ROWS = {
     ],
     "a `|||` too many after the scores": [Hostile(GOOD + b" |||", fault="n_fields")],
     "`||||`": [Hostile(GOOD.replace(b"house |||", b"house ||||"), fault="bars")],
-    "`inf`": [Hostile(GOOD.replace(b"0.25", odd), score(odd.decode()), "infinite") for odd in (b"inf", b"-Infinity", b"INF")],
+    "`inf`": [Hostile(GOOD.replace(b"0.25", odd), score(odd.decode()), "no_numbers") for odd in (b"inf", b"-Infinity", b"INF")],
     "`nan`": [Hostile(GOOD.replace(b"0.25", odd), score(odd.decode()), "nan") for odd in (b"nan", b"-NaN")],
     "`0x1p3`": [Hostile(GOOD.replace(b"0.25", b"0x1p3"), score("0x1p3"), "no_numbers")],
     "`1_0`": [Hostile(GOOD.replace(b"0.25", b"1_0"), score("1_0"), "no_numbers")],
@@ -86,7 +86,7 @@ ROWS = {
     "CR LF": [Hostile(GOOD + b"\r", fault="carriage_returns"), Hostile(b"the ||| das ||| 1 1\r", fault="carriage_returns")],
     "CR alone": [Hostile(GOOD.replace(b"house", b"ho\ruse"))],
     "a blank line": [
-        Hostile(blank, f"1 field in '{shown}'; a phrase-table row is 'source ||| target ||| scores …'", "blank")
+        Hostile(blank, f"1 field in '{shown}'; a phrase-table row is 'source ||| target ||| scores …'", "few_fields")
         for blank, shown in ((b"", ""), (b" \t", r" \t"), (b"\r", r"\r"))
     ],
 }
