@@ -7,13 +7,16 @@ import click
 from cloup import option_group
 
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import FILE, device_option, flag, lm_option, model_option, option
+from phrase_rescore.cli.options import FILE, TEXT, device_option, flag, lm_option, model_option, option
 from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, TEMPERATURES, TOP_K
+
+_tokenize_option = option("--tokenize", TEXT, "Tokenize typed text of this language as Moses does: en.", "LANG")
 
 
 @options.command(short_help="Score phrase pairs from standard input.")
 @model_option()
 @flag("--per-word", "Add a third column: the words predicted and </s>, each followed by its log p.")
+@option("--tokenize", TEXT, "Tokenize typed text of these two languages as Moses does: en fr.", "SOURCE TARGET", nargs=2)
 @options.flush_option
 @options.digits_option
 @device_option("cpu")
@@ -28,7 +31,8 @@ def score(model_dir: str, **settings: Any) -> None:
     phrase-rescore score < pairs.tsv
     set -o pipefail; echo 'search ||| rechercher' | phrase-rescore score --per-word
 
-    Phrases must be tokenized as in the table, special characters escaped (&apos; &#91;), as Moses' tokenizer.perl does.
+    Phrases must be tokenized as in the table, special characters escaped (&apos; &#91;). --tokenize does it, and writes words
+    in lower case where the model knows them only so.
     """
     from phrase_rescore.api import score
     from phrase_rescore.cli.terminal import warn, write_out
@@ -41,12 +45,13 @@ def score(model_dir: str, **settings: Any) -> None:
 @click.argument("text", type=FILE, default="-", required=False)
 @lm_option()
 @flag("--per-word", "Add a third column: the words and </s>, each followed by its log p.")
+@_tokenize_option
 @options.flush_option
 @options.digits_option
 @device_option("cpu")
 def score_lm(text: str, lm: str, **settings: Any) -> None:
-    """Score tokenized TEXT, a sentence a line; standard input by default. For every line, write a line with natural log p, </s>
-    included, tab, the number of words that the model does not know.
+    """Score TEXT, a sentence a line, tokenized as in training; standard input by default. For every line, write a line with
+    natural log p, </s> included, tab, the number of words that the model does not know.
 
     \b
     phrase-rescore score-lm dev.fr -m nlm > dev.scores
@@ -66,10 +71,11 @@ def score_lm(text: str, lm: str, **settings: Any) -> None:
     "Most used",
     model_option(),
     option("-n --number", HYPOTHESES, "Hypotheses for each source.", default=10),
-    flag("--random", "Draw hypotheses at random instead of the most probable ones."),
+    _tokenize_option,
 )
 @option_group(
     "Search",
+    flag("--random", "Draw hypotheses at random instead of the most probable ones."),
     option("--beam", BEAMS, "The beam size.  [default: the larger of 10 and --number]"),
     option("--max-length", LENGTHS, "The most words of a hypothesis.", default=20),
     flag("--unk", "Propose the unknown word UNK, too."),
@@ -87,10 +93,11 @@ def generate(model_dir: str, quiet: bool, **settings: Any) -> None:
 
     \b
     phrase-rescore generate -n 5 < phrases.txt
-    set -o pipefail; echo 'search' | phrase-rescore generate --random --temperature 0.7 --seed 3
+    set -o pipefail; echo "I can't open the file." | phrase-rescore generate --tokenize en
 
-    Phrases must be tokenized as in the table, special characters escaped (&apos; &#91;), as Moses' tokenizer.perl does.
-    Hypotheses are never empty. They have only words of the model's vocabulary, unless --unk is given.
+    Phrases must be tokenized as in the table, special characters escaped (&apos; &#91;). --tokenize does it, and writes words
+    in lower case where the model knows them only so. Hypotheses stay tokenized, as score takes them. They are never empty,
+    and have only words of the model's vocabulary, unless --unk is given.
     """
     from phrase_rescore.api import generate
     from phrase_rescore.cli.terminal import count_bar, say, warn, write_out
@@ -106,11 +113,12 @@ def generate(model_dir: str, quiet: bool, **settings: Any) -> None:
 @option(
     "--format form", ("txt", "tsv"), "word2vec's text format, or tabs.  [default: by the name of OUT; tsv on standard output]"
 )
+@_tokenize_option
 @device_option("cpu")
 @options.quiet_option
 def embed(model_dir: str, out: str, side: Any, quiet: bool, **settings: Any) -> None:
     """Write the vectors c of phrases, from which the model's decoder starts. Phrases are lines of standard input, tokenized
-    as in the table. An inverse model reads target phrases.
+    as in the table or by --tokenize. An inverse model reads target phrases.
 
     \b
     phrase-rescore embed < phrases.txt -o c.txt

@@ -131,11 +131,12 @@ def _as_json(result: Evaluation) -> str:
             for name, of in scores.systems.items()
         ]
         noise = {metric: of_noise(noise, pairs) for metric, noise in scores.noise().items()}
-        return {
+        found = {
             "name": files.name, "segments": scores.basis.segments, "references": files.references,
             "signatures": scores.signatures, "noise": noise, "systems": systems,
-            "examples": {system: asdict(examples) for system, examples in scores.examples.items()},
         }  # fmt: skip
+        examples = {system: asdict(of) for system, of in scores.examples.items()}
+        return found | {"examples": examples} if examples else found
 
     settings = result.settings
     whole = {

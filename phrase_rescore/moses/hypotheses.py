@@ -248,15 +248,15 @@ def read_entries(rows: Iterable[bytes], name: str) -> Iterator[Entry]:
         yield entry
 
 
-def of_each(entries: Iterable[Entry], name: str, read: Callable[[Entry], T]) -> list[T]:
-    """Return what ``read`` makes of every entry of the list ``name``. Raises InputError, with the line, for its RowError."""
-    found = list[T]()
+def map_entries(entries: Iterable[Entry], name: str, function: Callable[[Entry], T]) -> list[T]:
+    """Apply a function to every entry of the list ``name``. Raises InputError, with the line, for its RowError."""
+    results = list[T]()
     for entry in entries:
         try:
-            found.append(read(entry))
+            results.append(function(entry))
         except RowError as error:
             raise error.at(name, entry.number) from None
-    return found
+    return results
 
 
 def check_label(label: bytes) -> None:

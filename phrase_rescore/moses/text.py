@@ -85,15 +85,19 @@ START, END = b"<s>", b"</s>"  # of a sentence, in texts and files of n-gram mode
 _MARKS = frozenset((START, END))
 
 
+Tokenize = Callable[[bytes], bytes]  # from typed text to its tokens, with blanks between them
+
+
 class Sentences:
     """Reads sentences without ``<s>`` and ``</s>`` around, counting those. Raises RowError for one between words, as lmplz."""
 
-    def __init__(self) -> None:
-        self.marked = 0
+    def __init__(self, tokenize: Tokenize | None = None) -> None:
+        self.tokenize, self.marked = tokenize, 0
 
     def __call__(self, line: bytes) -> list[bytes]:
         """Return the words of a line."""
-        return self.bare(words(line.rstrip(b"\r\n")))
+        text = line.rstrip(b"\r\n")
+        return self.bare(words(self.tokenize(text) if self.tokenize else text))
 
     def bare(self, sentence: list[bytes]) -> list[bytes]:
         """Return the words of a sentence without the marks around them."""
@@ -122,6 +126,7 @@ class PhraseReader:
 
     side: str
     factor: int | None = None
+    tokenize: Tokenize | None = None  # for typed text
 
     def __call__(self, line: bytes) -> bytes:
         text = line.rstrip(b"\r\n")
@@ -129,7 +134,8 @@ class PhraseReader:
             raise RowError(f"{shown(text)} is more than a {self.side} phrase", "write one phrase a line and nothing else")
         if not words(text):
             raise RowError("the line is empty", f"write one {self.side} phrase a line")
-        phrase = b" ".join(phrase_words(text, self.side))
+        tokens = self.tokenize(text) if self.tokenize else text
+        phrase = b" ".join(phrase_words(tokens, self.side))
         check_factor(phrase, self.factor, self.side)
         return phrase
 
@@ -139,12 +145,15 @@ class PairReader:
     """Reads ``source ||| target [||| …]``, or two columns with a tab between. Raises RowError as ``PhraseReader`` does."""
 
     factors: Factors = WHOLE
+    tokenize: tuple[Tokenize, Tokenize] | None = None  # for typed text, of each side
 
     def __call__(self, line: bytes) -> tuple[bytes, bytes]:
         line = line.rstrip(b"\r\n")
         sides = split_fields(line, 2)[:2] if SEPARATOR in line else line.split(b"\t")
         if len(sides) != 2:
             raise RowError(f"no phrase pair in {shown(line)}", "write 'source ||| target', or source, tab, target")
+        if self.tokenize:
+            sides = [of_side(text) for of_side, text in zip(self.tokenize, sides, strict=True)]
         return phrase_pair(sides[0], sides[1], self.factors)
 
 

@@ -48,6 +48,11 @@ class Tokenizer:
         return lower if word not in self._known and lower in self._known else word
 
 
+def tokenizer_for(language: str | None, known: Container[bytes]) -> Tokenizer | None:
+    """Return what makes tokens of typed text of a language; None for text that is tokenized already."""
+    return None if language is None else Tokenizer(language, known)
+
+
 def detokenized(lines: Sequence[str], language: str, name: str) -> tuple[str, ...]:
     """Join the tokens of a file's lines to text as people write it, Moses' escapes undone.
 

@@ -13,6 +13,7 @@ from phrase_rescore.files.inputs import standard_input
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import Path, is_stream
 from phrase_rescore.moses.text import PhraseReader
+from phrase_rescore.moses.tokenizer import tokenizer_for
 from phrase_rescore.progress import Progress, Say, silent
 from phrase_rescore.queries.score import line_batches, ready_model
 from phrase_rescore.rnn.scorer import BATCH, PhraseEncoder, Side, Vectors, embedded_words, word_embeddings
@@ -102,13 +103,14 @@ def vector_output(out: str, form: str, width: int, count: int | None = None) -> 
 
 
 def embed(
-    out: Path, model_dir: Path, *, side: Side | None = None, form: str | None = None, device: str = "cpu",
-    on_phrases: Progress = silent, warn: Say = silent,
+    out: Path, model_dir: Path, *, side: Side | None = None, tokenize: str | None = None, form: str | None = None,
+    device: str = "cpu", on_phrases: Progress = silent, warn: Say = silent,
 ) -> str:  # fmt: skip
     """Write the vectors of phrases, or of the words of a ``side``, to a file as ``phrase-rescore embed`` does.
 
-    Phrases are lines of standard input. ``form``: txt or tsv; by default, the name of ``out`` (``-``: standard output) says it.
-    ``on_phrases`` gets the number of phrases of each write. Returns a line of the report. Raises InputError for a bad line.
+    Phrases are lines of standard input; ``tokenize`` is the language of typed ones. ``form`` is txt or tsv; by default the
+    name of ``out`` says it, and standard output (``-``) gets tsv. ``on_phrases`` gets the number of phrases of each write.
+    Returns a line of the report. Raises InputError for a bad line.
     """
     out = os.fspath(out)
     form = format_of(out, form)
@@ -120,7 +122,8 @@ def embed(
             writer.write(embedded_words(checkpoint, side), of_words)
     else:
         checkpoint = ready_model(model_dir, warn, "vectors of phrases with such a word mean nothing", reads_alone=True)
-        encoder, read = PhraseEncoder(checkpoint, resolve_device(device)), PhraseReader(checkpoint.sides[0])
+        encoder = PhraseEncoder(checkpoint, resolve_device(device))
+        read = PhraseReader(checkpoint.sides[0], tokenize=tokenizer_for(tokenize, checkpoint.vocabs[0].ids))
         width = encoder.width
         with vector_output(out, form, width) as writer:
             for phrases in line_batches(standard_input(), lambda line: checkpoint.as_read([read(line)])[0], BATCH):

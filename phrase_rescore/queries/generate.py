@@ -10,6 +10,7 @@ from phrase_rescore.files.inputs import standard_input
 from phrase_rescore.files.paths import Path
 from phrase_rescore.messages import counted
 from phrase_rescore.moses.text import PhraseReader
+from phrase_rescore.moses.tokenizer import tokenizer_for
 from phrase_rescore.progress import Progress, Say, silent
 from phrase_rescore.queries.score import line_batches, ready_model
 from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, TEMPERATURES, TOP_K, Checked, ranged
@@ -40,12 +41,13 @@ class Search(Checked):
 
 
 def generate(
-    model_dir: Path, *, flush: bool = False, digits: int = 7, device: str = "cpu", on_sources: Progress = silent,
-    say: Say = silent, warn: Say = silent, **search: Any,
+    model_dir: Path, *, tokenize: str | None = None, flush: bool = False, digits: int = 7, device: str = "cpu",
+    on_sources: Progress = silent, say: Say = silent, warn: Say = silent, **search: Any,
 ) -> Iterator[list[bytes]]:  # fmt: skip
     """Propose phrases of the side that the model predicts, as ``phrase-rescore generate`` does. Yield lines, some at a time.
 
-    A line has source, target, natural log p and the number of unknown words. ``search``: the fields of ``Search``.
+    A line has source, target, natural log p and the number of unknown words. ``tokenize`` is the language of typed text; by
+    default text is tokenized. ``search``: the fields of ``Search``.
     ``on_sources`` gets the number of sources done, ``warn`` warnings, ``say`` the closing line. Raises InputError for a
     bad line, after the hypotheses before it.
     """
@@ -57,7 +59,8 @@ def generate(
     checkpoint = ready_model(model_dir, warn, consequence, reads_alone=alone)
     wanted = Search(**{name: value for name, value in search.items() if value is not None})
     translator = Translator(checkpoint, resolve_device(device))
-    reader = PhraseReader(checkpoint.sides[0], checkpoint.read_factor)
+    tokenize_typed = tokenizer_for(tokenize, checkpoint.vocabs[0].ids)
+    reader = PhraseReader(checkpoint.sides[0], checkpoint.read_factor, tokenize_typed)
     asked = proposed = 0
     seconds = 0.0  # of the search alone
     for sources in line_batches(standard_input(), reader, _SOURCES, flush):

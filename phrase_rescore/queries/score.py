@@ -5,6 +5,7 @@ import io
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -14,8 +15,9 @@ from phrase_rescore.data.vocabulary import UNK, misfits, untrained_unk
 from phrase_rescore.files.inputs import display_name, open_input, read_rows, standard_input
 from phrase_rescore.files.paths import Path
 from phrase_rescore.lm import checkpoint as language_model
-from phrase_rescore.lm.scorer import NgramScorer
+from phrase_rescore.lm.scorer import NgramScorer, SentenceScores
 from phrase_rescore.moses.text import END, PairReader, Sentences, parsed_lines
+from phrase_rescore.moses.tokenizer import Tokenizer, tokenizer_for
 from phrase_rescore.progress import Say, silent
 from phrase_rescore.rnn.checkpoint import SIDES, Checkpoint, load
 from phrase_rescore.rnn.scorer import BATCH, Scorer
@@ -44,16 +46,21 @@ def line_batches(stream: io.BufferedReader, parse: Callable[[bytes], T], most: i
 
 
 def score(
-    lines: io.BufferedReader, model_dir: Path, *, per_word: bool = False, flush: bool = False, digits: int = 7,
-    device: str = "cpu", warn: Say = silent,
+    lines: io.BufferedReader, model_dir: Path, *, per_word: bool = False, tokenize: tuple[str, str] | None = None,
+    flush: bool = False, digits: int = 7, device: str = "cpu", warn: Say = silent,
 ) -> Iterator[list[bytes]]:  # fmt: skip
     """Score phrase pairs, a line each, as ``phrase-rescore score`` does. Yield lines with their newlines, some at a time.
 
     A line out has natural log p, tab, the number of words of the predicted side that the model does not know; ``per_word`` adds
-    the words predicted, each followed by its log p. Raises InputError for a bad line, after the scores of the lines before it.
+    the words predicted, each followed by its log p. ``tokenize``: the languages, source and target, of typed text. Raises
+    InputError for a bad line, after the scores of the lines before it.
     """
     checkpoint = ready_model(model_dir, warn, "scores of pairs with such a word mean nothing")
     scorer = Scorer(checkpoint, resolve_device(device))
+    tokenizers = None
+    if tokenize is not None:
+        source, target = tokenize
+        tokenizers = Tokenizer(source, checkpoint.src_vocab.ids), Tokenizer(target, checkpoint.tgt_vocab.ids)
     judged = flush or lines.isatty()  # a pair says too little of the next ones
 
     def answer(pairs: list[tuple[bytes, bytes]]) -> list[bytes]:
@@ -68,7 +75,7 @@ def score(
         predicted = [phrase.split(b" ") for phrase in (src if checkpoint.inverse else tgt)] if per_word else None
         return _score_lines(log_probs, offsets[:-1], unknown, predicted, digits)
 
-    return map(answer, line_batches(lines, PairReader(checkpoint.factors), BATCH, flush))
+    return map(answer, line_batches(lines, PairReader(checkpoint.factors, tokenizers), BATCH, flush))
 
 
 def _score_lines(
@@ -85,42 +92,67 @@ def _score_lines(
     return [line + b"\n" for line in lines]
 
 
+@dataclass
+class _Totals:
+    """The sums over a text of which KenLM's ``query`` reports; tokens are words and the ends of sentences."""
+
+    tokens: int = 0
+    sentences: int = 0
+    unknown: int = 0
+    log_p: float = 0.0
+    log_p_known: float = 0.0  # of the tokens that the model knows
+
+    def add(self, scores: SentenceScores) -> None:
+        """Add the scores of some sentences."""
+        self.tokens += len(scores.log_probs)
+        self.sentences += len(scores.starts)
+        self.unknown += int(scores.unknown.sum())
+        self.log_p += float(scores.log_probs.sum())
+        self.log_p_known += float(scores.log_probs[~scores.unknown].sum())
+
+    def lines(self) -> list[str]:
+        """Return the report."""
+        if not self.tokens:
+            return ["Tokens: 0"]
+        return [
+            f"Perplexity including OOVs: {_perplexity(self.log_p, self.tokens):.6g}",
+            f"Perplexity excluding OOVs: {_perplexity(self.log_p_known, self.tokens - self.unknown):.6g}",
+            f"OOVs: {self.unknown}",
+            f"Tokens: {self.tokens}",
+        ]
+
+
 def _perplexity(log_prob: float, tokens: int) -> float:
     return math.exp(min(-log_prob / tokens, 700.0)) if tokens else math.nan
 
 
 def score_lm(
-    text: Path, lm: Path, *, per_word: bool = False, flush: bool = False, digits: int = 7, device: str = "cpu",
-    say: Say = silent, warn: Say = silent,
+    text: Path, lm: Path, *, per_word: bool = False, tokenize: str | None = None, flush: bool = False, digits: int = 7,
+    device: str = "cpu", say: Say = silent, warn: Say = silent,
 ) -> Iterator[list[bytes]]:  # fmt: skip
-    """Score tokenized text (``-``: standard input), a sentence a line, as ``phrase-rescore score-lm`` does.
+    """Score text (``-``: standard input), a sentence a line, as ``phrase-rescore score-lm`` does.
 
     Yields lines with their newlines, some at a time: natural log p, tab, the number of words that the model does not know;
-    ``per_word`` adds the words and ``</s>``, each followed by its log p. ``say`` gets the totals, as of KenLM's ``query``.
+    ``per_word`` adds the words and ``</s>``, each followed by its log p. ``tokenize`` is the language of typed text. ``say``
+    gets the totals, as of KenLM's ``query``.
     """
     text = os.fspath(text)
     prepare(usable_cores())
     model = language_model.load(os.fspath(lm))
     for warning in language_model.warnings(model):
         warn(warning)
-    scorer, read = NgramScorer(model, resolve_device(device)), Sentences()
-    tokens = words = unknown = 0  # tokens: words and the ends of sentences
-    log_p = log_p_known = 0.0  # of all tokens, of those that the model knows
+    scorer = NgramScorer(model, resolve_device(device))
+    read = Sentences(tokenizer_for(tokenize, model.vocab.ids))
+    totals = _Totals()
     with contextlib.ExitStack() as opened:
         at_once = flush or (text == "-" and standard_input().isatty())  # what decompresses would wait for more
         rows = read_rows(standard_input() if at_once and text == "-" else opened.enter_context(open_input(text)))
         for sentences in parsed_lines(rows, read, display_name(text), 1 if at_once else 1024):
-            found = scorer.sentences(sentences)
-            tokens, words = tokens + len(found.log_probs), words + len(found.log_probs) - len(sentences)
-            log_p += float(found.log_probs.sum())
-            log_p_known += float(found.log_probs[~found.unknown].sum())
-            of_each = np.add.reduceat(found.unknown.astype(np.int64), found.starts)
-            unknown += int(of_each.sum())
-            yield _score_lines(found.log_probs, found.starts, of_each, sentences if per_word else None, digits)
-    for warning in [*misfits(unknown, words, model.unk_share), *read.warnings()]:
+            scores = scorer.sentences(sentences)
+            totals.add(scores)
+            unknown = np.add.reduceat(scores.unknown.astype(np.int64), scores.starts)
+            yield _score_lines(scores.log_probs, scores.starts, unknown, sentences if per_word else None, digits)
+    for warning in [*misfits(totals.unknown, totals.tokens - totals.sentences, model.unk_share), *read.warnings()]:
         warn(warning)
-    if tokens:
-        say(f"Perplexity including OOVs: {_perplexity(log_p, tokens):.6g}")
-        say(f"Perplexity excluding OOVs: {_perplexity(log_p_known, tokens - unknown):.6g}")
-        say(f"OOVs: {unknown}")
-    say(f"Tokens: {tokens}")
+    for line in totals.lines():
+        say(line)

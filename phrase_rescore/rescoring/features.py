@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby
+from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.scorer import NgramScorer
 from phrase_rescore.messages import percent, share
 from phrase_rescore.moses.columns import MIN_LOG_P
-from phrase_rescore.moses.hypotheses import Entry, check_cover, of_each
+from phrase_rescore.moses.hypotheses import Entry, check_cover, map_entries
 from phrase_rescore.moses.table import check_factors
 from phrase_rescore.moses.text import Sentences
 from phrase_rescore.nmt import checkpoint as translation
@@ -26,6 +27,7 @@ from phrase_rescore.rnn.scorer import Scorer
 
 Pair = tuple[bytes, bytes]
 Texts = Sequence[Sequence[bytes]]  # lines, in words
+Values = NDArray[np.float64]  # (entries, values of the feature)
 
 
 def source_of(entry: Entry, sources: Texts) -> Sequence[bytes]:
@@ -37,18 +39,26 @@ def source_of(entry: Entry, sources: Texts) -> Sequence[bytes]:
 
 
 @dataclass
-class ScorerTally:
-    """What a scorer counts."""
+class WordCounts:
+    """The words that a model was asked for, and how many of them it does not know."""
 
     usual: float  # share of the words that were unknown in training
     words: int = 0
-    unknown: int = 0  # words that the model does not know
-    read: Sentences = field(default_factory=Sentences)
+    unknown: int = 0
+    sentences: Sentences = field(default_factory=Sentences)  # that a language model read
 
-    def lines(self) -> tuple[str, list[str]]:
-        """Return a line of the report, and warnings: of many unknown words, and of marks that were left out."""
-        warnings = misfits(self.unknown, self.words, self.usual) + self.read.warnings()
-        return f"{percent(share(self.unknown, self.words))} unknown words", warnings
+    def add(self, words: int, unknown: int) -> None:
+        """Count more words."""
+        self.words += words
+        self.unknown += unknown
+
+    def report(self) -> str:
+        """Return a line for the user."""
+        return f"{percent(share(self.unknown, self.words))} unknown words"
+
+    def warnings(self) -> list[str]:
+        """Return warnings of many unknown words, and of marks that were left out."""
+        return misfits(self.unknown, self.words, self.usual) + self.sentences.warnings()
 
 
 class TextFeature:
@@ -56,15 +66,15 @@ class TextFeature:
 
     def __init__(self, scorer: NgramScorer) -> None:
         self._scorer = scorer
-        self.tally = ScorerTally(scorer.lm.unk_share)
+        self.counts = WordCounts(scorer.lm.unk_share)
 
-    def values(self, entries: Sequence[Entry], name: str) -> NDArray[np.float64]:
+    def values(self, entries: Sequence[Entry], name: str) -> Values:
         """Return log p of the hypotheses: (entries, 1)."""
-        tally = self.tally
-        found = self._scorer.sentences(of_each(entries, name, lambda entry: tally.read.bare(entry.hypothesis())))
-        tally.words += len(found.log_probs) - len(entries)
-        tally.unknown += int(found.unknown.sum())
-        return found.sums()[:, None]
+        bare = self.counts.sentences.bare
+        scored = self._scorer.sentences(map_entries(entries, name, lambda entry: bare(entry.hypothesis())))
+        # log_probs has one more for every hypothesis: that of its end
+        self.counts.add(len(scored.log_probs) - len(entries), int(scored.unknown.sum()))
+        return scored.sums()[:, None]
 
 
 class PairFeature:
@@ -75,7 +85,17 @@ class PairFeature:
 
     def __init__(self, scorer: Scorer, sources: Texts, whole: bool) -> None:
         self._scorer, self._sources, self._whole = scorer, sources, whole
-        self.tally = ScorerTally(scorer.checkpoint.unk_shares[0 if scorer.checkpoint.inverse else 1])
+        self.counts = WordCounts(scorer.checkpoint.unk_shares[0 if scorer.checkpoint.inverse else 1])
+
+    def values(self, entries: Sequence[Entry], name: str) -> Values:
+        """Return the sums of log p and of unknown words: (entries, 2)."""
+        of_entries = map_entries(entries, name, self._pairs)
+        rows: dict[Pair, int] = {}  # of each different pair in what is scored: lists repeat most of theirs
+        for pairs in of_entries:
+            for pair in pairs:
+                rows.setdefault(pair, len(rows))
+        scores = self._scores(list(rows), name)
+        return np.stack([scores[[rows[pair] for pair in pairs]].sum(0) for pairs in of_entries])
 
     def _pairs(self, entry: Entry) -> list[Pair]:
         """Return the phrase pairs of the hypothesis, those without a target left out."""
@@ -92,22 +112,20 @@ class PairFeature:
             check_factors(src, tgt, self._scorer.checkpoint.factors)
         return pairs
 
-    def values(self, entries: Sequence[Entry], name: str) -> NDArray[np.float64]:
-        """Return the sums of log p and of unknown words: (entries, 2)."""
-        places: dict[Pair, int] = {}
-        which = [[places.setdefault(pair, len(places)) for pair in pairs] for pairs in of_each(entries, name, self._pairs)]
-        of_pair, known = np.zeros((len(places), 2)), self._scorer.checkpoint
-        if places:
-            src, tgt = zip(*places, strict=True)
-            if not self.tally.words:  # the first ones, before anything is written
-                known.refuse_swapped(name, src, tgt)
-            encoded = self._scorer.encode_phrases(src, tgt)
-            of_pair[:, 0] = np.maximum(self._scorer.log_probs(encoded), -np.inf if self._whole else MIN_LOG_P)
-            predicted = known.for_model(encoded).tgt
-            of_pair[:, 1] = predicted.counts_of(UNK)
-            self.tally.words += len(predicted.ids)
-            self.tally.unknown += int(of_pair[:, 1].sum())
-        return np.stack([of_pair[pairs].sum(0) for pairs in which])
+    def _scores(self, pairs: Sequence[Pair], name: str) -> Values:
+        """Return log p and unknown words of each pair: (pairs, 2)."""
+        if not pairs:
+            return np.zeros((0, 2))
+        src, tgt = zip(*pairs, strict=True)
+        model = self._scorer.checkpoint
+        if not self.counts.words:  # the first ones, before anything is written
+            model.refuse_swapped(name, src, tgt)
+        encoded = self._scorer.encode_phrases(src, tgt)
+        log_probs = np.maximum(self._scorer.log_probs(encoded), -np.inf if self._whole else MIN_LOG_P)
+        predicted = model.for_model(encoded).tgt
+        unknown = predicted.counts_of(UNK)
+        self.counts.add(len(predicted.ids), int(unknown.sum()))
+        return np.stack([log_probs, unknown], axis=1)
 
 
 class SentenceFeature:
@@ -115,55 +133,93 @@ class SentenceFeature:
 
     def __init__(self, scorer: SentenceScorer, sources: Texts) -> None:
         self._scorer, self._sources = scorer, sources
-        self.tally = ScorerTally(scorer.translation.unk_shares[1])
+        self.counts = WordCounts(scorer.translation.unk_shares[1])
 
-    def values(self, entries: Sequence[Entry], name: str) -> NDArray[np.float64]:
+    def values(self, entries: Sequence[Entry], name: str) -> Values:
         """Return log p of the hypotheses: (entries, 1)."""
-        sources, known, encode = self._sources, self._scorer.translation, self._scorer.encode
-        pairs = of_each(entries, name, lambda entry: (source_of(entry, sources), entry.hypothesis()))
-        if not self.tally.words:  # the first ones, before anything is written
-            src = Counter(chain.from_iterable(sources[segment] for segment in {entry.segment for entry in entries}))
-            tgt = Counter(chain.from_iterable(hypothesis for _, hypothesis in pairs))
-            refuse_swapped(name, (src, tgt), (known.src_vocab, known.tgt_vocab))
-        found = []
-        for _, group in groupby(zip(entries, pairs, strict=True), key=lambda item: item[0].segment):
-            of_segment = [pair for _, pair in group]
-            targets = encode([hypothesis for _, hypothesis in of_segment], 1)
-            self.tally.words += len(targets.ids)
-            self.tally.unknown += int(targets.counts_of(UNK).sum())
-            found.append(self._scorer.log_probs(encode([of_segment[0][0]], 0), targets))
-        return np.concatenate(found)[:, None]
+        sources = map_entries(entries, name, lambda entry: source_of(entry, self._sources))
+        hypotheses = map_entries(entries, name, Entry.hypothesis)
+        segments = [entry.segment for entry in entries]
+        if not self.counts.words:  # the first ones, before anything is written
+            self._refuse_swapped(name, dict(zip(segments, sources, strict=True)), hypotheses)
+        log_probs = list[NDArray[np.float64]]()
+        first = 0
+        for _, of_segment in groupby(segments):  # its source is read once
+            end = first + len(list(of_segment))
+            source, targets = self._scorer.encode([sources[first]], 0), self._scorer.encode(hypotheses[first:end], 1)
+            self.counts.add(len(targets.ids), int(targets.counts_of(UNK).sum()))
+            log_probs.append(self._scorer.log_probs(source, targets))
+            first = end
+        return np.concatenate(log_probs)[:, None]
+
+    def _refuse_swapped(self, name: str, sources: dict[int, Sequence[bytes]], hypotheses: Texts) -> None:
+        """Raise InputError if the list is of the other direction."""
+        src, tgt = Counter[bytes](), Counter[bytes]()
+        for source in sources.values():
+            src.update(source)
+        for hypothesis in hypotheses:
+            tgt.update(hypothesis)
+        model = self._scorer.translation
+        refuse_swapped(name, (src, tgt), (model.src_vocab, model.tgt_vocab))
 
 
 class FileFeature:
     """Numbers of a file that has one for every entry: natural logarithms with ``log``, else probabilities."""
 
+    counts = None
+
     def __init__(self, path: str, nbest: str, log: bool) -> None:
-        self._path, self._log, self.tally = path, log, None
+        self._path, self._log = path, log
         self.file = ScoreFiles([path], nbest, "entries")
 
-    def values(self, entries: Sequence[Entry], name: str) -> NDArray[np.float64]:
+    def values(self, entries: Sequence[Entry], name: str) -> Values:
         """Return the natural logarithms of the next entries: (entries, 1)."""
-        lines = enumerate(self.file.take(len(entries))[0], self.file.taken - len(entries) + 1)
-        return np.array([natural_log(self._path, number, line, self._log) for number, line in lines])[:, None]
+        first = self.file.taken + 1
+        (lines,) = self.file.take(len(entries))
+        return np.array([natural_log(self._path, number, line, self._log) for number, line in enumerate(lines, first)])[:, None]
 
 
-EntryScorer = TextFeature | PairFeature | SentenceFeature | FileFeature
+Feature = TextFeature | PairFeature | SentenceFeature | FileFeature
 
 
-def load_models(
-    models: Sequence[str], sources: Texts | None, whole: bool, device: str, warnings: list[str]
-) -> Iterator[tuple[str, str, EntryScorer]]:
-    """Yield of each model its option, how its usual label begins, and its scorer. Raises ModelError, OptionError."""
-    for directory in models:
-        option, kind = f"-m {directory}", Config(directory).model_of()
-        if kind == TEXT:
-            lm = language_model.load(directory)
-            warnings += [f"{directory}: {warning}" for warning in language_model.warnings(lm)]
-            yield option, "CSLM", TextFeature(NgramScorer(lm, device))
-        elif sources is None:
-            raise OptionError(f"{option} scores pairs; give the text that was decoded with --source")
-        elif kind == BITEXT:
-            yield option, "NMT", SentenceFeature(SentenceScorer(translation.load(directory), device), sources)
-        else:
-            yield option, "RNN", PairFeature(Scorer(checkpoint.load(directory), device), sources, whole)
+class Added(NamedTuple):
+    """A feature to add, and where it is from."""
+
+    origin: str  # the option that asks for it
+    usual: str  # how its label begins unless --label gives one
+    feature: Feature
+    warnings: Sequence[str] = ()
+
+
+def of_model(directory: str, sources: Texts | None, whole: bool, device: str) -> Added:
+    """Load a model as a feature. Raises ModelError, and OptionError if it needs the source."""
+    origin, kind = f"-m {directory}", Config(directory).model_of()
+    if kind == TEXT:
+        lm = language_model.load(directory)
+        warnings = [f"{directory}: {warning}" for warning in language_model.warnings(lm)]
+        return Added(origin, "CSLM", TextFeature(NgramScorer(lm, device)), warnings)
+    if sources is None:
+        raise OptionError(f"{origin} scores pairs; give the text that was decoded with --source")
+    if kind == BITEXT:
+        return Added(origin, "NMT", SentenceFeature(SentenceScorer(translation.load(directory), device), sources))
+    return Added(origin, "RNN", PairFeature(Scorer(checkpoint.load(directory), device), sources, whole))
+
+
+def of_file(path: str, nbest: str, log: bool) -> Added:
+    """Make a feature of a file of numbers."""
+    return Added(f"--scores {path}", "SCORE", FileFeature(path, nbest, log))
+
+
+def labelled(features: Iterator[Added], labels: Sequence[str]) -> dict[str, Added]:
+    """Return the features by their labels: those given, then CSLM0, CSLM1, …. Raises OptionError if two have the same."""
+    by_label = dict[str, Added]()
+    numbers = Counter[str]()  # of features so far, by how their label begins
+    given = iter(labels)
+    for added in features:
+        label = next(given, f"{added.usual}{numbers[added.usual]}")
+        if label in by_label:
+            both = f"{by_label[label].origin} and {added.origin}"
+            raise OptionError(f"{both} have the label {label}; name others with --label")
+        by_label[label] = added
+        numbers[added.usual] += 1
+    return by_label

@@ -13,7 +13,7 @@ from phrase_rescore.evaluation.corpora import Segments
 from phrase_rescore.evaluation.counts import EvaluationSettings
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.messages import counted, printable
-from phrase_rescore.moses.hypotheses import Entry, of_each, read_entries
+from phrase_rescore.moses.hypotheses import Entry, map_entries, read_entries
 from phrase_rescore.moses.ini import read_weights
 from phrase_rescore.moses.text import decoded
 from phrase_rescore.progress import Progress
@@ -68,7 +68,7 @@ class Reader:
         """Add a list. Raises InputError, with the line, for a bad one, and for other features than those of the first entry."""
         name = display_name(path)
         with open_input(path, on_read) as stream:
-            of_each(read_entries(read_rows(stream), name), name, self._add)
+            map_entries(read_entries(read_rows(stream), name), name, self._add)
         if not self._entries:
             raise InputError(name, "is empty", "pass an n-best list")
 

@@ -1,27 +1,24 @@
 """From an n-best list to the same list with more features, the whole of ``phrase-rescore rescore``."""
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import chain, groupby
-from typing import TypeVar
 
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.files.paths import check_one_stream
-from phrase_rescore.files.row_outputs import row_output
+from phrase_rescore.files.row_outputs import RowOutput, row_output
 from phrase_rescore.messages import counted
-from phrase_rescore.moses.hypotheses import Entry, check_label, of_each, read_entries
+from phrase_rescore.moses.hypotheses import Entry, check_label, map_entries, read_entries
 from phrase_rescore.moses.table import words
 from phrase_rescore.nn.storage import PAIRS, Config
 from phrase_rescore.progress import Progress
-from phrase_rescore.rescoring.features import EntryScorer, FileFeature, Texts, load_models, source_of
+from phrase_rescore.rescoring.best import BestLines
+from phrase_rescore.rescoring.features import Added, Feature, FileFeature, Texts, Values, labelled, of_file, of_model
 from phrase_rescore.rescoring.totals import Totals
 
-T = TypeVar("T")
 BLOCK_ENTRIES = 4096  # entries, and what is left of the last one's segment
 
 
@@ -79,27 +76,50 @@ def rescore(options: RescoreOptions, device: str, on_read: Progress | None) -> R
     options.check()
     totals = None if options.weights is None else Totals(options.weights)
     sources = None if options.source is None else _read_sources(options.source)
+    added = labelled(_features(options, sources, device), options.labels)
+    features = {label: origin.feature for label, origin in added.items()}
     summary = RescoreSummary()
-    features = _features(options, sources, device, summary.warnings)
+    for origin in added.values():
+        summary.warnings += origin.warnings
+    _rescore_list(options, features, totals, sources, summary, on_read)
+    for label, feature in features.items():
+        if feature.counts is not None:
+            summary.features[label] = feature.counts.report()
+            summary.warnings += [f"{label}: {warning}" for warning in feature.counts.warnings()]
+    if totals is not None:
+        summary.warnings += totals.warnings()
+    return summary
+
+
+def _rescore_list(
+    options: RescoreOptions, features: Mapping[str, Feature], totals: Totals | None, sources: Texts | None,
+    summary: RescoreSummary, on_read: Progress | None,
+) -> None:  # fmt: skip
+    """Read the list, a block at a time, and write what is asked for."""
+    name, best = display_name(options.nbest), BestLines(sources, options.source)
     files = [feature.file for feature in features.values() if isinstance(feature, FileFeature)]
     with ExitStack() as opened:
         for file in files:
             opened.enter_context(file)
-        stream, output = opened.enter_context(open_input(options.nbest, on_read)), opened.enter_context(row_output(options.out))
-        entries = read_entries(read_rows(stream), display_name(options.nbest))
-        for lines in _gathered(_lines(options, entries, features, totals, sources, summary)):
-            data = b"".join(lines)
-            output.write(gzip_member(data, "fast") if options.out.endswith(".gz") else data, len(lines))
+        stream = opened.enter_context(open_input(options.nbest, on_read))
+        output = opened.enter_context(row_output(options.out))
+        for block in _blocks(read_entries(read_rows(stream), name)):
+            entries = _rescored(block, features, totals, options, name)
+            firsts = [entry for i, entry in enumerate(entries) if not i or entry.segment != entries[i - 1].segment]
+            summary.entries += len(entries)
+            summary.segments += len(firsts)
+            if options.best:
+                map_entries(firsts, name, best.add)
+            else:
+                _write(output, [entry.line() for entry in entries], options.out)
         if not summary.entries:
-            raise InputError(display_name(options.nbest), "is empty", "pass an n-best list")
+            raise InputError(name, "is empty", "pass an n-best list")
         for file in files:
             file.end()
-    for label, scorer in features.items():
-        if scorer.tally is not None:
-            summary.features[label], warnings = scorer.tally.lines()
-            summary.warnings += [f"{label}: {warning}" for warning in warnings]
-    summary.warnings += [] if totals is None else totals.warnings()
-    return summary
+        if options.best:
+            summary.warnings += best.check(name)
+            for lines in best.lines():
+                _write(output, lines, options.out)
 
 
 def _read_sources(path: str) -> list[list[bytes]]:
@@ -107,80 +127,51 @@ def _read_sources(path: str) -> list[list[bytes]]:
         return [words(line.rstrip(b"\r\n")) for line in read_rows(stream)]
 
 
-def _features(options: RescoreOptions, sources: Texts | None, device: str, warnings: list[str]) -> dict[str, EntryScorer]:
-    """Return the scorer of every feature, by label. Raises OptionError if two have the same label."""
+def _features(options: RescoreOptions, sources: Texts | None, device: str) -> Iterator[Added]:
+    """Load what is to be added, in the order of its labels. Raises ModelError, OptionError."""
     if options.whole and all(Config(directory).model_of() != PAIRS for directory in options.models):
         raise OptionError("--whole is for models of pairs, and -m names none; leave it out")
-    found, origins, numbers, labels = dict[str, EntryScorer](), dict[str, str](), Counter[str](), iter(options.labels)
-    of_models = load_models(options.models, sources, options.whole, device, warnings)
-    of_files = ((f"--scores {path}", "SCORE", FileFeature(path, options.nbest, options.log)) for path in options.scores)
-    for origin, usual, scorer in chain(of_models, of_files):
-        label = next(labels, f"{usual}{numbers[usual]}")
-        if label in found:
-            raise OptionError(f"{origins[label]} and {origin} have the label {label}; name others with --label")
-        found[label], origins[label] = scorer, origin
-        numbers[usual] += 1
-    return found
+    for directory in options.models:
+        yield of_model(directory, sources, options.whole, device)
+    for path in options.scores:
+        yield of_file(path, options.nbest, options.log)
 
 
-def _lines(
-    options: RescoreOptions, entries: Iterable[Entry], features: Mapping[str, EntryScorer], totals: Totals | None,
-    sources: Texts | None, summary: RescoreSummary,
-) -> Iterator[list[bytes]]:  # fmt: skip
-    """Yield the lines of every segment: its entries, or the words of the best one, none for a segment without entries."""
-    name, written, found = display_name(options.nbest), 0, 0  # found: segments that are not empty
-    for block in _gathered(list(group) for _, group in groupby(entries, key=lambda entry: entry.segment)):
-        for label, scorer in features.items():
-            block = _with_feature(block, label.encode(), iter(scorer.values(block, name).tolist()), options.replace, name)
-        if totals is not None:
-            block = totals.renewed(block, name)
-        summary.entries += len(block)
-        for segment, group in groupby(block, key=lambda entry: entry.segment):
-            summary.segments += 1
-            ranked = list(group)
-            if options.sort or options.best:
-                ranked = _ranked(ranked, name)
-            if not options.best:
-                yield [entry.line() for entry in ranked]
-                continue
-            if sources is None or of_each(ranked[:1], name, lambda entry: source_of(entry, sources))[0]:
-                found += 1
-            for start in range(written, segment, BLOCK_ENTRIES):
-                yield [b"\n"] * min(BLOCK_ENTRIES, segment - start)
-            yield [b" ".join(of_each(ranked[:1], name, Entry.hypothesis)[0]) + b"\n"]
-            written = segment + 1
-    if not options.best:
-        return
-    n = written if sources is None else sum(map(bool, sources))
-    lacking, of = n - found, f"segment{'s' * (n - found > 1)} before the last"
-    if sources is not None:
-        yield [b"\n"] * (len(sources) - written)
-        of = f"of {counted(n, 'non-empty line')} of {display_name(options.source or '')}"
-        if 2 * lacking > n:
-            hint = "give the text that was decoded, cut to the segments of the list, with --source"
-            raise InputError(name, f"entries for {found:,} {of}", hint)
-    if lacking:
-        summary.warnings.append(f"no entry for {lacking:,} {of}; the output has empty lines there")
+def _blocks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    """Yield the entries, BLOCK_ENTRIES or more at a time, those of a segment together."""
+    block = list[Entry]()
+    for entry in entries:
+        if len(block) >= BLOCK_ENTRIES and entry.segment != block[-1].segment:
+            yield block
+            block = []
+        block.append(entry)
+    if block:
+        yield block
 
 
-def _with_feature(entries: list[Entry], label: bytes, values: Iterator[list[float]], replace: bool, name: str) -> list[Entry]:
-    return of_each(entries, name, lambda entry: entry.with_feature(label, next(values), replace))
+def _rescored(
+    entries: list[Entry], features: Mapping[str, Feature], totals: Totals | None, options: RescoreOptions, name: str
+) -> list[Entry]:
+    """Return the entries with their features and totals; those of a segment by total, if it is asked for."""
+    for label, feature in features.items():
+        entries = _with_feature(entries, label.encode(), feature.values(entries, name), options.replace, name)
+    if totals is not None:
+        entries = totals.renewed(entries, name)
+    return _ranked(entries, name) if options.sort or options.best else entries
 
 
-def _gathered(groups: Iterable[list[T]]) -> Iterator[list[T]]:
-    """Yield the items of the groups, whole groups of BLOCK_ENTRIES items or more at a time."""
-    gathered: list[T] = []
-    for group in groups:
-        gathered += group
-        if len(gathered) >= BLOCK_ENTRIES:
-            yield gathered
-            gathered = []
-    if gathered:
-        yield gathered
+def _with_feature(entries: Sequence[Entry], label: bytes, values: Values, replace: bool, name: str) -> list[Entry]:
+    rows = iter(values.tolist())
+    return map_entries(entries, name, lambda entry: entry.with_feature(label, next(rows), replace))
 
 
 def _ranked(entries: Sequence[Entry], name: str) -> list[Entry]:
-    """Return the entries of a segment by total, the best first, equal ones as they stood. Raises InputError for a bad total."""
-    totals = of_each(entries, name, Entry.total)
-    ranked = [entry for _, entry in sorted(zip(totals, entries, strict=True), key=lambda item: -item[0])]
-    return [entry._replace(end=entry.end or b"\n") for entry in ranked]  # the last line of a file may lack it
+    """Return the entries of each segment by total, the best first, equal ones as they stood. Raises InputError as ``total``."""
+    totals = map_entries(entries, name, Entry.total)
+    order = sorted(range(len(entries)), key=lambda i: (entries[i].segment, -totals[i]))
+    return [entries[i]._replace(end=entries[i].end or b"\n") for i in order]  # the last line of a file may lack it
+
+
+def _write(output: RowOutput, lines: Sequence[bytes], out: str) -> None:
+    data = b"".join(lines)
+    output.write(gzip_member(data, "fast") if out.endswith(".gz") else data, len(lines))

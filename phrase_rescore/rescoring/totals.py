@@ -8,7 +8,7 @@ from itertools import islice
 from phrase_rescore.errors import RowError
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.messages import counted, printable
-from phrase_rescore.moses.hypotheses import Entry, of_each
+from phrase_rescore.moses.hypotheses import Entry, map_entries
 from phrase_rescore.moses.ini import read_weights
 
 Values = Mapping[bytes, Sequence[float]]  # of labels
@@ -55,7 +55,7 @@ class Totals:
             self._met.update(features)
             return entry.with_total(weighted_total(features, self._weights, self._missing if self._has_sparse else None))
 
-        found = of_each(entries, name, renew)
+        found = map_entries(entries, name, renew)
         if not self._blocks and entries[0].segment < entries[-1].segment:
             for label, n in self._missing.items():
                 if n == len(entries):

@@ -284,7 +284,7 @@ EMPTY = {  # commands that have nothing to complain of: no question, no answer
     "score", "generate", "embed", "embed -o", "info MODEL_DIR", "score-lm", "export-lm",
 }  # fmt: skip
 BLANK_LINE = {  # where it is a line like others, or none
-    "info", "info MODEL_DIR", "moses-ini INI", "evaluate", "train-lm", "train-nmt", "score-lm",
+    "info", "info MODEL_DIR", "moses-ini INI", "evaluate", "evaluate --source", "train-lm", "train-nmt", "score-lm",
     "export-lm",
 }  # fmt: skip
 

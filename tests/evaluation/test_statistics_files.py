@@ -189,7 +189,7 @@ def test_known_figures(run: Run, here: Path) -> None:
 def test_the_noise_of_runs_that_are_compared_with_nothing() -> None:
     def scores(**runs: int) -> SetScores:
         files = SetFiles("test", (), {name: tuple(map(str, range(n))) for name, n in runs.items()})
-        return SetScores(files, None, {}, {})  # type: ignore[arg-type]
+        return SetScores(files, None, {}, {}, {})  # type: ignore[arg-type]
 
     assert scores(a=10).comparisons("a") == [(10, 10)]
     assert scores(a=10, b=1).comparisons("elsewhere") == [(10, 10)]
