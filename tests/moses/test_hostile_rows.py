@@ -77,7 +77,7 @@ ROWS = {
     "a `|||` too many after the scores": [Hostile(GOOD + b" |||", fault="n_fields")],
     "`||||`": [Hostile(GOOD.replace(b"house |||", b"house ||||"), fault="bars")],
     "`inf`": [Hostile(GOOD.replace(b"0.25", odd), score(odd.decode()), "no_numbers") for odd in (b"inf", b"-Infinity", b"INF")],
-    "`nan`": [Hostile(GOOD.replace(b"0.25", odd), score(odd.decode()), "nan") for odd in (b"nan", b"-NaN")],
+    "`nan`": [Hostile(GOOD.replace(b"0.25", odd), score(odd.decode()), "no_numbers") for odd in (b"nan", b"-NaN")],
     "`0x1p3`": [Hostile(GOOD.replace(b"0.25", b"0x1p3"), score("0x1p3"), "no_numbers")],
     "`1_0`": [Hostile(GOOD.replace(b"0.25", b"1_0"), score("1_0"), "no_numbers")],
     "`1e999`": [Hostile(GOOD.replace(b"0.25", odd), fault="overflow") for odd in (b"1e999", b"1e39", b"9" * 400)],
