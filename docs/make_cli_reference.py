@@ -1,9 +1,5 @@
-"""Write docs/cli.md: the help of every command, 80 columns wide.
+"""Write cli.md beside this file: the help of every command, 80 columns wide."""
 
-Usage: python docs/make_cli_reference.py [--check]    (--check: write nothing, exit with 1 if docs/cli.md is stale)
-"""
-
-import sys
 from pathlib import Path
 
 import click
@@ -61,19 +57,5 @@ def reference() -> str:
     return "\n".join(sections)
 
 
-def main() -> int:
-    text = reference()
-    if sys.argv[1:] == ["--check"]:
-        if not PATH.exists() or PATH.read_text(encoding="utf-8") != text:
-            print(f"{PATH} is stale: run python docs/make_cli_reference.py", file=sys.stderr)
-            return 1
-    elif sys.argv[1:]:
-        print(__doc__, file=sys.stderr)
-        return 2
-    else:
-        PATH.write_text(text, encoding="utf-8", newline="\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    PATH.write_text(reference(), encoding="utf-8", newline="\n")

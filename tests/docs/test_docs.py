@@ -134,24 +134,11 @@ def trained(inputs, run) -> str:
     return model
 
 
-def make_cli_reference(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, folder / "make_cli_reference.py", *args]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def test_cli_reference_is_current() -> None:
-    done = make_cli_reference(DOCS, "--check")
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.slow
-def test_a_stale_cli_reference_is_noticed_and_made_again(tmp_path: Path) -> None:
+def test_cli_reference_is_current(tmp_path: Path) -> None:
+    """``make docs`` writes it."""
     shutil.copy(DOCS / "make_cli_reference.py", tmp_path)
-    (tmp_path / "cli.md").write_text("stale\n")
-    stale = make_cli_reference(tmp_path, "--check")
-    assert (stale.returncode, "is stale" in stale.stderr) == (1, True)
-    assert make_cli_reference(tmp_path).returncode == 0
-    assert (tmp_path / "cli.md").read_bytes() == (DOCS / "cli.md").read_bytes()
+    subprocess.run([sys.executable, tmp_path / "make_cli_reference.py"], check=True)
+    assert (tmp_path / "cli.md").read_text("utf-8") == text_of("cli.md")
 
 
 def sh_blocks(page: Path) -> list[str]:
@@ -172,7 +159,7 @@ def shell(script: str, folder: Path, path: str) -> None:
         script = re.sub(rf"(\bphrase-rescore {command}\b[^|;&>\n]*)", rf"\1 {tiny} ", script)
     script = re.sub(r"(\bphrase-rescore [^|;&>#\n]* -o [^|;&>#\n)]*[^|;&>#\n) ])", r"\1 --overwrite", script)
     env = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
-    bash = ["bash", "-e", "-c", script]
+    bash = ["bash", "-e", "-o", "pipefail", "-c", script]
     done = subprocess.run(bash, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, f"{script}\n{done.stderr}"
 
@@ -221,12 +208,6 @@ def test_every_command_has_an_example_and_a_function():
     assert [name for name in phrase_rescore.__all__ if not hasattr(phrase_rescore, name)] == []
 
 
-@pytest.mark.slow
-def test_a_shown_command_that_fails_is_noticed(inputs, trained, warm_path, tmp_path):
-    with pytest.raises(AssertionError, match="No such option"):
-        shell("phrase-rescore strip phrase-table.gz --colums 2", prepared(inputs, tmp_path, ""), warm_path)
-
-
 def test_shells_can_read_the_other_commands_and_the_examples():
     """Those of ```bash blocks are not run: they need Moses, a cluster or a GPU."""
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "examples").rglob("*.sh")]
@@ -236,15 +217,6 @@ def test_shells_can_read_the_other_commands_and_the_examples():
     for text in texts:
         done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, ""), text
-
-
-def test_every_pipeline_sets_pipefail():
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
-        for script in [*blocks, *(line for line in help_examples() if page == DOCS / "cli.md")]:
-            if re.search(r"[^|]\|[^|]", script):
-                assert script.lstrip().startswith("set -o pipefail"), f"{name_of(page)}: {script}"
 
 
 def anchors(page: Path) -> set[str]:

@@ -13,7 +13,7 @@ from conftest import ROOT
 pytestmark = pytest.mark.skipif(not find_spec("atheris"), reason="atheris is not there: it is built for Linux on x86-64")
 
 TARGETS = ROOT / "tests" / "fuzz"
-RUNS = {"fuzz_rows": 600, "fuzz_model": 200, "fuzz_log": 500, "fuzz_state": 100, "fuzz_store": 1000}  # others: 2,000
+RUNS = {"fuzz_rows": 600, "fuzz_model": 200, "fuzz_state": 100, "fuzz_store": 1000}  # others: 2,000
 
 
 def fuzz(target: Path, *arguments: object) -> tuple[int, str]:

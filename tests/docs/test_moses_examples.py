@@ -121,22 +121,16 @@ def translations(name: str) -> list[str]:
     return [f"{program} filtered.{name}.{part}" for part in ("tune", "test") for program in ("filter", "moses")]
 
 
-def failed(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """The last lines of a run that failed."""
+def assert_failed(done: subprocess.CompletedProcess[str], step: str) -> None:
     assert done.returncode == 1, done.stderr
-    return done.stderr.splitlines()[-3:]
+    assert f"FAILED in step {step}: " in done.stderr
 
 
 def test_the_whole_road_stops_and_goes_on(site: Site) -> None:
     """One experiment, stopped at one place after the other: what is done is not done again."""
     (site.folder / "zero-differs").touch()
     done = site.run()
-    assert failed(done) == [
-        f"run.sh: with weights of zero the annotated table gives another output than the baseline ({site.work}/zero/*.out): "
-        "ini and table do not belong together",
-        f"run.sh: FAILED in step zero-weights: {site.work}/logs/zero-weights.log",
-        "run.sh: the same command again continues from this step",
-    ]
+    assert_failed(done, "zero-weights")
     assert "differ: " in done.stderr, "cmp says where"
     assert site.names() == CHECK
     assert not (site.work / "rnn.ini").exists()
@@ -145,9 +139,8 @@ def test_the_whole_road_stops_and_goes_on(site: Site) -> None:
     (site.folder / "mert-fails").touch()
     done = site.run()
     assert "run.sh: annotate: done before" in done.stderr
-    assert failed(done)[:2] == [
-        "The decoder died", f"run.sh: FAILED in step tune-rnn-1: {site.work}/logs/tune-rnn-1.log"
-    ]  # fmt: skip
+    assert_failed(done, "tune-rnn-1")
+    assert "The decoder died" in done.stderr
     assert site.names() == [*CHECK, "filter filtered.rnn", "mert"]
     assert site.log()[-1] == (
         f"mert {site.folder}/dev.en {site.folder}/dev.fr {site.folder}/moses/bin/moses {site.work}/rnn.ini "
@@ -159,11 +152,10 @@ def test_the_whole_road_stops_and_goes_on(site: Site) -> None:
     (site.folder / "mert-fails").unlink()
     (site.folder / "loses-a-line").touch()
     done = site.run()
-    assert failed(done)[0].endswith(
-        f"run.sh: {site.work}/tune.rnn.1.out.part has another number of lines than {site.folder}/dev.en"
-    )
+    assert done.returncode == 1
+    assert f"{site.work}/tune.rnn.1.out.part" in done.stderr
     assert site.names() == ["mert", *translations("rnn.1")[:2]]
-    assert "--continue" in site.log()[0].split(), "with the iterations that are finished, and features.list anew"
+    assert "--continue" in site.log()[0].split(), "with the iterations that are finished, and a new features.list"
 
     (site.folder / "loses-a-line").unlink()
     done = site.run()
@@ -181,7 +173,6 @@ def test_the_whole_road_stops_and_goes_on(site: Site) -> None:
 
     other = site.run(RUNS=2)
     assert other.returncode == 1
-    assert other.stderr.startswith(f"run.sh: {site.work} was begun with other settings; choose another WORK, or delete it:")
     assert other.stderr.splitlines()[-1] == "> RUNS=2"
     assert site.run().returncode == 0, "the settings it was begun with are still those"
 
@@ -202,22 +193,17 @@ def test_two_models_several_runs_batch_mira_and_a_baseline_tuned_again(site: Sit
     assert [line[4] for line in tunings] == [f"{site.work}/rnn.ini"] * 2 + [f"{site.folder}/model/moses.ini"] * 2
 
 
-@pytest.mark.parametrize(("settings", "told"), [
-    ({"MOSES": ""}, "MOSES is not set"),
-    ({"WORK": "work"}, "WORK=work: give the whole path, from / on; tuning runs the decoder in a folder of its own"),
-    ({"TUNE": "/a b/dev"}, "TUNE=/a b/dev: Moses' scripts take no path with a blank in it"),
-    ({"MOSES": "/none"}, "/none/bin/moses: no such program; MOSES names an installation with bin and scripts"),
-    ({"TGT": "de"}, "{}/dev.de: no such file, or empty"),
-    ({"INI": "{}/relative.ini"}, "{}/relative.ini:4: a relative path; write it from / on, tuning runs the decoder in a folder "
-     "of its own"),
-    ({"TUNER": "pro"}, "TUNER=pro: mert or mira"), ({"RUNS": "0"}, "RUNS=0: a number from 1 on"),
+@pytest.mark.parametrize(("settings", "named"), [
+    ({"MOSES": ""}, "MOSES"), ({"WORK": "work"}, "WORK=work"), ({"TUNE": "/a b/dev"}, "TUNE=/a b/dev"),
+    ({"MOSES": "/none"}, "/none/bin/moses"), ({"TGT": "de"}, "{}/dev.de"), ({"INI": "{}/relative.ini"}, "{}/relative.ini:4"),
+    ({"TUNER": "pro"}, "TUNER=pro"), ({"RUNS": "0"}, "RUNS=0"),
 ])  # fmt: skip
-def test_settings_that_are_refused(site: Site, settings: dict[str, str], told: str) -> None:
+def test_settings_that_are_refused(site: Site, settings: dict[str, str], named: str) -> None:
     relative = "# path=here\n[feature]\nKENLM path=/lm\nPhraseDictionaryMemory name=T path=phrase-table.gz\n"
     (site.folder / "relative.ini").write_text(relative)
     done = site.run(**{name: value.format(site.folder) for name, value in settings.items()})
-    assert done.returncode == (2 if settings.get("MOSES") == "" else 1)
-    assert done.stderr.splitlines()[0] == f"run.sh: {told.format(site.folder)}"
+    assert done.returncode in (1, 2)
+    assert done.stderr.startswith(f"run.sh: {named.format(site.folder)}")
     assert site.log() == []
 
 
@@ -227,7 +213,7 @@ def test_programs_of_tuning_are_asked_for_before_training(site: Site, name: str)
     program.unlink()
     done = site.run()
     assert (done.returncode, site.log()) == (1, [])
-    assert done.stderr.startswith(f"run.sh: {program}: no such program; ")
+    assert str(program) in done.stderr
 
 
 def call(folder: Path, script: str, *args: object) -> subprocess.CompletedProcess[str]:
@@ -264,21 +250,18 @@ def test_ems_annotates_factored_tables_by_models_of_their_own(tmp_path: Path, mo
     done = call(tmp_path, "annotate-phrase-table.sh", *options, tmp_path / "t.1", tmp_path / "out.1")
     assert done.returncode == 0, done.stderr
     assert {path.name: scores(path) for path in tmp_path.glob("out.1*.gz")} == {"out.1.0-0.gz": 6, "out.1.1,0-2.gz": 4}
-    told = f"{tmp_path}/t.1.1,0-2.gz: passed on as it is, there is no model for factors 1,0-2"
-    assert done.stderr == f"annotate-phrase-table.sh: {told}\n"
+    assert f"{tmp_path}/t.1.1,0-2.gz" in done.stderr
 
 
-@pytest.mark.parametrize(("options", "told"), [
-    ((), "name the model: -m DIR before the two stems"),
-    (("-m", "none"), "{}/t: no model for any of its factored tables; with -m DIR they are DIR.0-0 and so on"),
-    (("-m", "none", "other"), "other.gz: no such table, and no factored one such as other.0-0.gz"),
+@pytest.mark.parametrize(("options", "named"), [
+    ((), "-m DIR"), (("-m", "none"), "{}/t: no model"), (("-m", "none", "other"), "other.gz"),
 ])  # fmt: skip
-def test_ems_without_a_model_or_a_table(tmp_path: Path, options: tuple[str, ...], told: str) -> None:
+def test_ems_without_a_model_or_a_table(tmp_path: Path, options: tuple[str, ...], named: str) -> None:
     (tmp_path / "t.0-0.gz").write_bytes(gzip.compress(ROW))
     stems = ["out"] if "other" in options else [tmp_path / "t", "out"]
     done = call(tmp_path, "annotate-phrase-table.sh", *options, *stems)
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == f"annotate-phrase-table.sh: {told.format(tmp_path)}"
+    assert named.format(tmp_path) in done.stderr.splitlines()[-1]
 
 
 def test_ems_inis_have_the_columns_of_the_tables(run: Run, tmp_path: Path, model_dir: str) -> None:

@@ -51,16 +51,13 @@ def written(path: Path, *lines: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("config", "env", "status", "message"), [
-    ("smoke", {}, 2, r"MOSES_BIN is not set; .*git clone https://github.com/moses-smt/mosesdecoder"),
-    ("smoke", {"MOSES_BIN": "/nowhere"}, 2, "FAST_ALIGN is not set"),
-    ("smoke", {"MOSES_BIN": "/nowhere/bin", "FAST_ALIGN": "/no"}, 1, "/nowhere/bin/moses: there is no such program\n"),
-    ("no", {}, 2, ".*/no.conf: there is no such configuration"),
+@pytest.mark.parametrize(("config", "env", "status", "named"), [
+    ("smoke", {}, 2, "MOSES_BIN"), ("smoke", {"MOSES_BIN": "/nowhere"}, 2, "FAST_ALIGN"), ("no", {}, 2, "no.conf"),
 ])  # fmt: skip
-def test_what_is_missing_is_named_at_once(config: str, env: dict[str, str], status: int, message: str) -> None:
+def test_what_is_missing_is_named_at_once(config: str, env: dict[str, str], status: int, named: str) -> None:
     done = run_sh(PAPER / f"{config}.conf", **env)
     assert (done.returncode, done.stdout) == (status, "")
-    assert re.match(rf"run\.sh: {message}", done.stderr)
+    assert named in done.stderr
     assert "bible-es-en.conf" in run_sh().stderr
 
 
@@ -92,7 +89,7 @@ def test_every_program_of_the_steps_is_asked_for(tmp_path: Path) -> None:
         done = run_sh(PAPER / "smoke.conf", "-n", f"WORK={tmp_path}/work", **settings)
         path.chmod(0o755)
         assert done.returncode == 1
-        assert re.fullmatch(rf"run\.sh: \S*/{re.escape(path.name)}: there is no such program\n", done.stderr)
+        assert f"{path.name}:" in done.stderr
     assert run_sh(PAPER / "smoke.conf", "-n", f"WORK={tmp_path}/work", **elsewhere).returncode == 0
 
 
@@ -268,21 +265,6 @@ def test_pages_are_made_again_from_the_counts_in_the_repository(results: Path, w
     command = ["python", PAPER / "page.py", results]
     made = subprocess.run(command, env={**os.environ, "PATH": warm_path}, capture_output=True, text=True, check=True).stdout
     assert made == results.with_name(f"{name_of(results)}.md").read_text("utf-8")
-
-
-@pytest.mark.parametrize(
-    "results",
-    [pytest.param(path, id=name_of(path), marks=() if name_of(path) in SOME else pytest.mark.slow) for path in RESULTS],
-)
-def test_all_but_the_evaluation_is_quickly_made(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = importlib.import_module("page")
-    monkeypatch.setattr(page, "evaluation", lambda *args: "EVALUATION")
-    with tarfile.open(results) as archive:
-        archive.extractall(tmp_path, filter="data")
-    head, tail = "".join(f"{part}\n" for part in page.page(tmp_path)).split("EVALUATION")
-    expected = results.with_name(f"{name_of(results)}.md").read_text("utf-8")
-    assert expected.startswith(head)
-    assert expected.endswith(tail)
 
 
 @pytest.mark.parametrize("results", RESULTS, ids=name_of)

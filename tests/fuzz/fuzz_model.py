@@ -1,6 +1,6 @@
 """A model directory by a stranger: it is loaded, or refused in one line; little memory, no other file, no code.
 
-An input is config.json, the two vocabularies and the weights.
+An input is config.json, the two vocabularies, the weights and the log of the training.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ import torch
 from harness import ODD_VALUES, fuzz_files, joined, mutate_json, mutate_tensors, told, workplace
 from safetensors.torch import load_file, save_file
 
-FILES = (storage.CONFIG, checkpoint.SOURCE_VOCAB, checkpoint.TARGET_VOCAB, "model-00001-of-00001.safetensors")
+FILES = (storage.CONFIG, checkpoint.SOURCE_VOCAB, checkpoint.TARGET_VOCAB, "model-00001-of-00001.safetensors", storage.LOG)
+RECORDS = (
+    {"step": 0, "seconds": 0.5, "held_out": {"loss": 40.25, "perplexity": 800.5}},
+    {"step": 3, "seconds": 61.2, "train_loss": 20.0, "held_out": {"loss": 18.5, "perplexity": 30.1}},
+)
 ODD = (*ODD_VALUES, FILES[3], "../" + FILES[3], [FILES[3], FILES[3]])
 CODECS = ("unicode_escape", *(f"utf-{form}" for form in ("8-sig", "16", "16-be", "16-le", "32", "32-be", "32-le")))
 FORBIDDEN = ("exec", "compile", "import", "pickle.", "marshal.", "subprocess.", "os.", "ctypes.", "socket.", "shutil.", "code.")
@@ -44,6 +48,7 @@ def make_model(folder: Path, inverse: bool) -> None:
     factors = (None, 0 if inverse else None)
     folder.mkdir()
     checkpoint.save(checkpoint.Checkpoint(model, *vocabularies, (0.1, 0.0), training, "", inverse, factors), str(folder))
+    (folder / storage.LOG).write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
     if inverse:
         save_file({name: tensor.bfloat16() for name, tensor in load_file(folder / FILES[3]).items()}, folder / FILES[3])
         (folder / FILES[0]).write_text((folder / FILES[0]).read_text().replace('"float32"', '"bfloat16"'))
@@ -95,6 +100,14 @@ def mutate_config(data: bytes, chance: random.Random) -> bytes:
     return mutate_json(data, chance, ODD)
 
 
+def mutate_record(data: bytes, chance: random.Random) -> bytes:
+    """Another value in one line of a log."""
+    lines = data.split(b"\n")
+    at = chance.randrange(len(lines))
+    lines[at] = mutate_json(lines[at] or b"{}", chance)
+    return b"\n".join(lines)
+
+
 def main() -> None:
     home = workplace()
     folder, seeds = os.path.join(home, "model"), list[bytes]()
@@ -112,7 +125,7 @@ def main() -> None:
             check_model(folder)
         assert not watch.seen, watch.seen
 
-    changes = (0, mutate_config), (0, mutate_config), (3, mutate_tensors)
+    changes = (0, mutate_config), (0, mutate_config), (3, mutate_tensors), (4, mutate_record)
     fuzz_files(folder, FILES, check, seeds, 16_384, changes, memory=512 << 20)
 
 
