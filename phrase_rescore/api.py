@@ -167,16 +167,15 @@ def annotate(
     return annotate_table(os.fspath(table), _paths(models), os.fspath(out), chosen, observer or AnnotateObserver())
 
 
-def strip(
-    table: Path, out: Path, *, columns: int | None = None, force: bool = False, on_read: Progress | None = None
-) -> tuple[int, list[str]]:
+def strip(table: Path, out: Path, *, columns: int | None = None, on_read: Progress | None = None) -> tuple[int, list[str]]:
     """Write a phrase table without the last scores, as ``phrase-rescore strip`` does. Return its rows and what was removed.
 
-    Raises InputError for a bad table, OptionError for bad paths and, unless ``force``, for columns that annotate did not write.
+    Raises InputError for a bad table, OptionError for bad paths, without ``columns`` and a sidecar, and for columns that the
+    sidecar does not name.
     """
     if columns is not None:
         check("columns", columns, COLUMNS)
-    return strip_table(os.fspath(table), os.fspath(out), columns, on_read, force)
+    return strip_table(os.fspath(table), os.fspath(out), columns, on_read)
 
 
 def rescore(

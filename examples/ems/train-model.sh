@@ -39,6 +39,6 @@ sed -n 's/#.*//; /^PhraseDictionaryMemory /p' "$ini" | while read -r line; do
     if [[ ! -e $table ]]; then continue; fi
     columns=$({ gzip -cdf "$table" || true; } 2> /dev/null | awk -F '[|][|][|]' '{ print split($3, score, " "); exit }')
     if [[ $columns != "$scores" ]]; then # a table that is not annotated stays as it is
-        phrase-rescore moses-ini "$ini" --feature "$name" --table "$table" --path "$path" -q --overwrite -o "$ini"
+        phrase-rescore moses-ini "$ini" --feature "$name" --table "$table" --path "$path" --columns $((columns - scores)) -q --overwrite -o "$ini"
     fi
 done

@@ -257,7 +257,7 @@ $(decoded_runs:%=$(W)/tuning/%/start.ini): $(W)/tuning/%/start.ini: $(W)/tuning/
 	table=$(word 2,$^)
 	sed -E "s#^(PhraseDictionaryMemory .*path=)[^ ]*#\1$$table#" $< >$@.tuned
 	$(if $(word 2,$(system.$(call system_of,$*))),\
-	    phrase-rescore moses-ini --overwrite $@.tuned --table $$table --own-columns --weights $(word 2,$(system.$(call system_of,$*))) -o $@.tuned)
+	    phrase-rescore moses-ini --overwrite $@.tuned --table $$table --columns $(words $(subst $(comma), ,$(word 2,$(system.$(call system_of,$*))))) --weights $(word 2,$(system.$(call system_of,$*))) -o $@.tuned)
 	$(if $(filter %.nplm,$^),phrase-rescore moses-ini --overwrite $@.tuned --lm $(filter %.nplm,$^) -o $@.tuned)
 	python3 $(HERE)/disturb.py $(call run_of,$*) <$@.tuned >$@.part
 	mv $@.part $@

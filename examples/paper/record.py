@@ -17,6 +17,7 @@ from typing import Any
 
 from phrase_rescore.files.inputs import count_rows
 from phrase_rescore.moses.ini import read_weights
+from phrase_rescore.moses.sidecar import read_sidecar
 
 SETS = ("dev", "test")
 _PREDICTS = re.compile(r"p\([^)]*\)")  # within a model's signature
@@ -51,11 +52,8 @@ def runs(work: Path, system: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def columns(table: Path) -> list[str]:
     """Name the columns that annotate appended to a system's table."""
-    sidecar = Path(f"{table}.columns.json")
-    if not sidecar.exists():
-        return []
-    found = json.loads(sidecar.read_text())["columns"]
-    return [f"{column['feature']}, {''.join(_PREDICTS.findall(column['model']))}" for column in found]
+    found = read_sidecar(str(table)) or []
+    return [f"{column.kind}, {''.join(_PREDICTS.findall(column.model))}" for column in found]
 
 
 def bounds(path: Path) -> dict[str, Any]:

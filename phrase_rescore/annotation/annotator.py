@@ -41,8 +41,6 @@ class AnnotateOptions(Checked):
     allow_untrained_unk: bool = False
     columns_json: str | None = None  # default: OUT.columns.json, nothing for a stream
     dropped: str | None = None  # default: OUT.dropped, or TABLE.dropped in this directory for a stream
-    replace_any: bool = False
-    again: bool = False  # append to a table that has annotate's columns
     expect_rows: int | str | None = None  # or a file that has as many
     strict: bool = False
     resume: bool = False
@@ -248,6 +246,7 @@ class Summary:
 
     models: tuple[SignedModel, ...]
     statistics: Statistics = field(default_factory=Statistics)
+    replaced: str = ""  # columns that are not there any more
     how: str = ""  # it was computed
     seconds: float = 0.0
     warnings: list[str] = field(default_factory=list)
@@ -275,6 +274,8 @@ class Summary:
         if s.irregular_blanks:
             hint = "CreateProbingPT misreads them; --fix-blanks writes single blanks"
             lines.append(f"doubled blanks or tabs in the scores of {s.irregular_blanks:,} rows ({hint})")
+        if self.replaced:
+            lines.append(f"replaced: {self.replaced}")
         if self.dropped:
             lines.append(self.dropped)
         if self.models:

@@ -20,10 +20,10 @@ from phrase_rescore.files.inputs import BLOCK_BYTES, Block, display_name, open_i
 from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.files.paths import check_apart
 from phrase_rescore.files.row_outputs import row_output
-from phrase_rescore.messages import counted
-from phrase_rescore.moses.columns import JUDGED_ROWS, TableColumns, check_own, sidecar_path
+from phrase_rescore.moses.columns import JUDGED_ROWS, TableColumns
 from phrase_rescore.moses.file_kinds import JUDGED, TABLE, check_kind
-from phrase_rescore.moses.table import TableRow, parse_block, parse_row, valid_rows
+from phrase_rescore.moses.sidecar import sidecar_path
+from phrase_rescore.moses.table import TableRow, parse_block, parse_row, score_values, valid_rows
 from phrase_rescore.progress import Progress
 from phrase_rescore.runtime import no_cycle_collection, prepare
 
@@ -142,22 +142,22 @@ def gzip_level_of(out: str, level: str = GZIP_LEVEL) -> str | None:
     return level if out.endswith(".gz") else None
 
 
-def strip(table: str, out: str, columns: int | None, on_read: Progress | None, force: bool) -> tuple[int, list[str]]:
-    """Write the table without ``columns``, or annotate's; return rows and names. Raises OptionError unless ``force``."""
+def strip(table: str, out: str, columns: int | None, on_read: Progress | None) -> tuple[int, list[str]]:
+    """Write the table without its last ``columns``, by default those that its sidecar names; return rows and columns.
+
+    Raises InputError for a bad table, OptionError if nothing says which columns, and as ``TableColumns.last``.
+    """
     check_apart([("TABLE", table), ("its sidecar", sidecar_path(table))], [("-o", out)])
     name, gzip_level = display_name(table), gzip_level_of(out)
     with local(1) as executor, open_input(table, on_read) as stream, row_output(out) as output:
         first, blocks = first_valid_rows(read_blocks(stream, BLOCK_ROWS), name)
-        known, n_scores = TableColumns.of(table, first), first[0].n_scores
-        last = columns or len(known.last_added())
-        if not last:
-            found = f"{name}: nothing says that annotate wrote its last columns"
-            raise OptionError(f"{found}; to remove the last K anyway add --columns K --force")
-        if n_scores <= last:
-            found = f"{counted(n_scores, 'score column')}; removing {last} would leave none"
-            raise InputError(name, found, "give a smaller --columns", 1)
-        if columns and not force:
-            check_own(table, first, last, "--columns", "--force")
+        n_scores = first[0].n_scores
+        known = TableColumns.of(table, score_values([row.fields[2] for row in first if row.n_scores == n_scores], n_scores))
+        removed = known.last(columns, "--columns") if columns else known.last_added()
+        if not removed:
+            found = known.doubt or f"nothing says which columns of {name} annotate wrote"
+            raise OptionError(f"{found}; to remove the last K give --columns K")
+        last = len(removed)
 
         def stripped(*block: Any) -> tuple[bytes, int]:
             rows = parse_block(Block(*block), n_scores)
@@ -168,4 +168,4 @@ def strip(table: str, out: str, columns: int | None, on_read: Progress | None, f
 
         for _, (data, rows) in in_order(executor, stripped, blocks):
             output.write(data, rows)
-    return output.rows, [f"{column.number} ({column.name})" for column in known.columns[-last:]]
+    return output.rows, list(map(str, removed))

@@ -22,8 +22,9 @@ from phrase_rescore.files.paths import check_apart, check_one_stream, files_of, 
 from phrase_rescore.files.row_outputs import DroppedRows, ResumableOutput, RowOutput, row_output
 from phrase_rescore.files.score_files import ScoreFiles
 from phrase_rescore.messages import counted, printable
-from phrase_rescore.moses.columns import AddedColumn, TableColumns, check_own, format_sidecar, sidecar_path
-from phrase_rescore.moses.table import TableRow
+from phrase_rescore.moses.columns import TableColumns
+from phrase_rescore.moses.sidecar import AddedColumn, format_sidecar, sidecar_path
+from phrase_rescore.moses.table import score_values
 from phrase_rescore.progress import Listener, Progress, silent
 from phrase_rescore.ranges import TABLE_ROWS, check
 from phrase_rescore.rnn.checkpoint import SIDES
@@ -151,9 +152,10 @@ def _output(run: _Run, out: str, block_rows: int, before: Sequence[AddedColumn])
     sides = [(model.signature, checkpoint_of(model.directory).sides) for model in annotator.models]
 
     def describe(path: str, table: str | None = None, rows: int = 0) -> None:
-        sidecar = format_sidecar(options.columns, annotator.n_scores, sides, table, rows, before, options.scores)
+        first = annotator.n_scores - options.columns.replace + 1
+        columns = [*before, *options.columns.described(first, sides, options.scores)]
         with atomic_output(path) as stream:
-            stream.write(sidecar.encode())
+            stream.write(format_sidecar(columns, table, rows).encode())
 
     if is_stream(out):
         if options.resume:
@@ -221,19 +223,15 @@ def _executor(
     return lambda small: pipeline.local(jobs, threads, not small and (on_gpu or jobs > pipeline.THREADS_UP_TO)), devices
 
 
-def _check_columns(table: str, first: Sequence[TableRow], options: AnnotateOptions) -> list[AddedColumn]:
-    """Return the columns that models added before. Raises OptionError if they may not be replaced, or added to."""
-    if (replaced := options.columns.replace) and options.replace_any:
-        return []
-    if replaced:
-        check_own(table, first, replaced, "--replace", "--replace-any")
-    columns = TableColumns.of(table, first)
-    if not replaced and not options.again and (added := columns.last_added()):
-        which = (" and " if len(added) < 3 else " to ").join(str(column.number) for column in added[:: max(1, len(added) - 1)])
-        by = "by their looks" if columns.guessed else f"by {sidecar_path(table)}"
-        found = f"{display_name(table)} is annotated already: columns {which}, {by}"
-        raise OptionError(f"{found}; to renew them add --replace {len(added)}, to append more columns add --again")
-    return columns.added()
+def _refuse_twice(
+    columns: TableColumns, kept: Sequence[AddedColumn], options: AnnotateOptions, models: Sequence[SignedModel]
+) -> None:
+    """Raise OptionError if a table has columns already that one of these models would append."""
+    signatures = {model.signature: model.directory for model in models}
+    for column in kept:
+        if column.kind in options.columns.features and column.model in signatures:
+            found = f"column {column.column} of {display_name(columns.table)} is that of {signatures[column.model]} already"
+            raise OptionError(f"{found}; to renew it add --replace {len(columns) - column.column + 1}")
 
 
 def _check_paths(table: str, model_dirs: Sequence[str], out: str, dropped: str, options: AnnotateOptions) -> None:
@@ -285,9 +283,12 @@ def annotate(table: str, model_dirs: Sequence[str], out: str, options: AnnotateO
                 observer.warn(slow)
         block_rows = options.block_rows or (pipeline.BLOCK_ROWS if devices[0] == "cpu" else pipeline.GPU_BLOCK_ROWS)
         first, blocks = pipeline.first_valid_rows(read_blocks(stream, block_rows), name, options.drops)
-        if options.columns.replace >= (n_scores := first[0].n_scores):
-            raise OptionError(f"--replace {options.columns.replace}: {name} has only {n_scores} scores; give a smaller number")
-        before = _check_columns(table, first, options)
+        n_scores = first[0].n_scores
+        columns = TableColumns.of(table, score_values([row.fields[2] for row in first if row.n_scores == n_scores], n_scores))
+        replaced = columns.last(options.columns.replace, "--replace")
+        before = [column.added for column in columns.columns if column.added and column not in replaced]
+        _refuse_twice(columns, before, options, models)
+        doubt = "" if replaced else columns.doubt
         annotator = Annotator(name, models, n_scores, options, gzip_level, devices)
         ahead, blocks = pipeline.read_ahead(blocks, pipeline.AHEAD_ROWS)
         annotator.refuse_swapped(ahead)
@@ -296,6 +297,10 @@ def annotate(table: str, model_dirs: Sequence[str], out: str, options: AnnotateO
         if options.scores:
             blocks = scores.beside(blocks)
         run = _Run(annotator, expected, dropped, observer)
+        run.summary.replaced = ", ".join(map(str, replaced))
+        if doubt:
+            observer.warn(f"{doubt}; to renew them add --replace 2")
+            run.summary.warnings.append(f"{doubt}; to renew them add --replace 2")
         with pool(small) as executor, _output(run, out, block_rows, before) as output:
             for block, (data, statistics) in pipeline.in_order(executor, annotator, run.remaining(blocks, output)):
                 output.write(data, statistics.rows)

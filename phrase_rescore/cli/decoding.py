@@ -9,7 +9,7 @@ from phrase_rescore.cli import options
 from phrase_rescore.cli.options import FILE, TEXT, Model, PathName, Value, device_option, flag, option, quiet_option
 from phrase_rescore.errors import OptionError
 from phrase_rescore.messages import shown
-from phrase_rescore.ranges import RESTARTS, SEEDS
+from phrase_rescore.ranges import COLUMNS, RESTARTS, SEEDS
 
 
 def _references(text: str) -> list[str]:
@@ -38,7 +38,7 @@ def _weights(text: str) -> str:
     "--feature", TEXT, "The phrase table that TABLE replaces, as TranslationModel0.  [default: the only one in INI]", "NAME"
 )
 @option("--path", TEXT, "The path of the table binarized from TABLE, to write into INI.  [default: TABLE]", "PATH")
-@flag("--own-columns", "Accept new columns that no model added.")
+@option("--columns", COLUMNS, "Without TABLE.columns.json: the last K score columns of TABLE are new.", "K")
 @flag("--keep-relative", "Write relative paths as given.  [default: absolute]")
 @option(
     "--weights", Value("small|zero|W,W,…", _weights), default="small",

@@ -67,9 +67,9 @@ def report(table: str, quiet: bool, **asked: Any) -> None:
     phrase-rescore annotate phrase-table.gz -o phrase-table.rnn.gz
     phrase-rescore report phrase-table.rnn.gz -o report.html
 
-    The model's scores are read from the columns that TABLE.columns.json names; without it, from columns that look like
-    annotate's. If the table has none, the model scores the sample. Scores are those of a sample: all rows of some sources,
-    always the same. Maps and unknown words are those of the whole table. It needs pip install '.[report]' in the checkout.
+    The model's scores are read from the columns that TABLE.columns.json names. Without it, the model scores
+    the sample. Scores are those of a sample: all rows of some sources, always the same. Maps and unknown words are those of
+    the whole table. It needs pip install '.[report]' in the checkout.
     """
     from phrase_rescore.api import report
     from phrase_rescore.cli.terminal import byte_bar, command_line, say, warn

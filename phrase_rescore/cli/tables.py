@@ -10,7 +10,7 @@ from cloup import option_group
 from phrase_rescore.cli import options
 from phrase_rescore.cli.options import FILE, OUTPUT, TEXT, Model, flag, option
 from phrase_rescore.files.outputs import GZIP_LEVELS
-from phrase_rescore.moses.columns import FEATURES
+from phrase_rescore.moses.sidecar import FEATURES, SCALES
 from phrase_rescore.ranges import BLOCK_ROWS, COLUMNS, JOBS, REPLACED, THREADS
 from phrase_rescore.runtime import PRECISIONS
 
@@ -40,13 +40,14 @@ from phrase_rescore.runtime import PRECISIONS
         help="Count the unknown words of the side that the model predicts, of the one it reads, or of both.",
     ),
     option(
-        "--scale", ("exp", "log"), "exp writes p and exp(count), for Moses. log writes log p and the count, for people.",
+        "--scale", SCALES, "exp writes p and exp(count), for Moses. log writes log p and the count, for people.",
         default="exp",
     ),
     options.digits_option,
-    option("--replace", REPLACED, "Remove the last K score columns first. annotate must have written them.", "K", default=0),
-    flag("--replace-any", "With --replace K: remove the columns even if annotate did not write them."),
-    flag("--again", "Append columns to a table that is annotated already, as with another model."),
+    option(
+        "--replace", REPLACED, "Remove the last K score columns first. TABLE.columns.json, if it exists, must name them.", "K",
+        default=0,
+    ),
     option(
         "--scores", FILE, multiple=True, is_eager=True,
         help="Append the numbers of FILE, one for every row, as a column: probabilities of any other model. May be repeated.",
@@ -133,13 +134,12 @@ def annotate(table: str, models: tuple[str, ...], out: str, quiet: bool, **chose
 @options.command(short_help="Remove the columns that annotate appended.")
 @click.argument("table", type=FILE)
 @option(
-    "--columns", COLUMNS, "Remove the last K score columns.  [default: those of annotate, by TABLE.columns.json or by how they "
-    "look]", "K",
+    "--columns", COLUMNS, "Remove the last K score columns. TABLE.columns.json, if it exists, must name them.  [default: all "
+    "that it names at the end]", "K",
 )  # fmt: skip
-@flag("--force", "With --columns K: remove the columns even if annotate did not write them.")
 @options.out_option()
 @options.quiet_option
-def strip(table: str, columns: int | None, force: bool, out: str, quiet: bool) -> None:
+def strip(table: str, columns: int | None, out: str, quiet: bool) -> None:
     """Write TABLE without the score columns that annotate appended. Every other byte stays.
 
     \b
@@ -150,5 +150,5 @@ def strip(table: str, columns: int | None, force: bool, out: str, quiet: bool) -
     from phrase_rescore.cli.terminal import byte_bar, say
 
     with byte_bar((table,), quiet) as bar:
-        rows, removed = strip(table, out, columns=columns, force=force, on_read=bar.update)
+        rows, removed = strip(table, out, columns=columns, on_read=bar.update)
     say(f"{rows:,} rows without column{'s' if len(removed) > 1 else ''} {', '.join(removed)}", quiet)

@@ -11,12 +11,21 @@ from numpy.typing import NDArray
 
 from phrase_rescore.data.sampling import DistinctSample
 from phrase_rescore.errors import InputError
-from phrase_rescore.files.inputs import display_name, open_input, read_blocks
+from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
 from phrase_rescore.info.faults import BAR, examine, harmless_tail, tail_faults, value_faults
 from phrase_rescore.messages import shown
 from phrase_rescore.moses.columns import JUDGED_ROWS, looks_annotated
 from phrase_rescore.moses.file_kinds import DESCRIBED, check_kind
-from phrase_rescore.moses.table import BLOCK_ROWS, SEPARATOR, cut_rows, is_number, score_values, split_fields, valid_rows, words
+from phrase_rescore.moses.table import (
+    BLOCK_ROWS,
+    SEPARATOR,
+    cut_rows,
+    is_number,
+    parse_block,
+    score_values,
+    split_fields,
+    words,
+)
 from phrase_rescore.progress import Progress, silent
 from phrase_rescore.runtime import no_cycle_collection
 
@@ -175,10 +184,11 @@ def survey_table(table: str, on_read: Progress | None = None, on_rows: Progress 
         first = list(islice(blocks, 1))
         rows = first[0].rows() if first else []
         rules = _are_rules(name, rows[:JUDGED_ROWS])
-        valid = list(islice(valid_rows(rows), JUDGED_ROWS))
         n_fields = len(split_fields(next((row for row in rows if SEPARATOR in row), b"")))
         scores, _ = max(_scored(rows), key=itemgetter(1), default=([], False))  # the first that are numbers, if any are
-        survey = Survey(len(scores) or 1, n_fields, name, looks_annotated(valid), rules)
+        n_scores = len(scores) or 1
+        judged = parse_block(Block(0, 1, b"\n".join(rows[:JUDGED_ROWS])), n_scores).values(n_scores)
+        survey = Survey(n_scores, n_fields, name, looks_annotated(judged), rules)
         for block in chain(first, blocks):
             survey.add(block.first_row, block.data)
             on_rows(survey.rows)

@@ -14,7 +14,7 @@ from phrase_rescore.errors import RescoreError
 from phrase_rescore.info.faults import FAULTS
 from phrase_rescore.info.survey import RowCount, Survey, SurveyedSide, survey_table
 from phrase_rescore.messages import counted
-from phrase_rescore.moses.columns import AddedColumn, read_sidecar
+from phrase_rescore.moses.sidecar import AddedColumn, read_sidecar
 from phrase_rescore.progress import Progress
 from phrase_rescore.runtime import keep_freed_memory
 
@@ -145,7 +145,7 @@ class TableInfo:
             return "the last two look like annotate's (no .columns.json)" if self.survey.looks_annotated else "none"
         by_model: dict[str, list[str]] = {}
         for column in self.added:
-            by_model.setdefault(column.model, []).append(f"{column.column} {column.feature}")
+            by_model.setdefault(column.model, []).append(f"{column.column} {column.kind}")
         texts = [f"{', '.join(columns)} of {model}" for model, columns in by_model.items()]
         if any(column.column > self.survey.n_scores for column in self.added):
             texts.append(f"but the table has {self.survey.n_scores}: the .columns.json belongs to another table")

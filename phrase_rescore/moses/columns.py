@@ -1,36 +1,30 @@
-"""The score columns of a phrase table: those that models add, which its sidecar lists, and those that it has."""
+"""The score columns of a phrase table: those that annotate appends, and those that a table has."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from phrase_rescore.errors import InputError, OptionError, RowError
-from phrase_rescore.files.inputs import display_name, open_input, open_plain, read_rows
-from phrase_rescore.messages import counted, printable, shown
-from phrase_rescore.moses.table import TableRow, parse_row
+from phrase_rescore.files.inputs import display_name, open_input, open_plain, read_blocks
+from phrase_rescore.messages import counted
+from phrase_rescore.moses.sidecar import FEATURES, GIVEN, AddedColumn, read_sidecar, sidecar_path
+from phrase_rescore.moses.table import parse_block, parse_row
 from phrase_rescore.ranges import DIGITS, REPLACED, Checked, ranged
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-T = TypeVar("T")
-FEATURES = ("score", "count")  # that a model adds to a row: p, and exp of the number of unknown words
-JUDGED_ROWS = 1000  # whose last columns show whether a model added them
+JUDGED_ROWS = 1000  # whose last columns may look like those of annotate
 RANGE_ROWS = 10_000  # from which moses-ini takes the ranges of a table's columns
 MIN_P = 1.2e-38  # just above the smallest normal 32-bit float: below it consumers differ
 MIN_LOG_P = math.log(MIN_P)  # -87.3
 MAX_COUNT = 88  # exp(89) overflows a 32-bit float
-GIVEN = "given_score"  # the feature of a column whose scores came from a file; its model is the name of the file
-_MOST_COLUMNS = 10**6  # no column has a larger number; one in a damaged file may have thousands of digits
-_OF_MOSES = ("φ(s|t)", "lex(s|t)", "φ(t|s)", "lex(t|s)")  # phrase-extract/consolidate-main.cpp
+_OF_MOSES = 4  # score columns of a table: φ(s|t), lex(s|t), φ(t|s), lex(t|s) (phrase-extract/consolidate-main.cpp)
 
 
 @dataclass(frozen=True)
@@ -70,113 +64,44 @@ class ColumnFormat(Checked):
         value = log_score if self.scale == "log" else math.exp(min(max(log_score, MIN_LOG_P), MAX_COUNT))
         return b" %.*g" % (self.digits, value)
 
+    def described(
+        self, first: int, models: Sequence[tuple[str, tuple[str, str]]], score_files: Sequence[str]
+    ) -> list[AddedColumn]:
+        """Describe the columns that are appended, of which ``first`` is the number of the first one.
 
-@dataclass(frozen=True)
-class AddedColumn:
-    """A column that a model added, as the sidecar of ``annotate`` lists it."""
+        ``models``: the signature of each, and the sides that it reads and predicts. ``score_files``: paths.
+        """
+        added = list[AddedColumn]()
+        for signature, (read, predicted) in models:
+            side = {"output": predicted, "input": read, "both": "both"}[self.unknown_side]
+            for kind in self.features:
+                number = first + len(added)
+                if kind == "score":
+                    added.append(AddedColumn(number, kind, self.scale, signature, predicts=predicted))
+                else:
+                    added.append(AddedColumn(number, kind, self.scale, signature, side=side))
+        for path in score_files:
+            added.append(AddedColumn(first + len(added), GIVEN, self.scale, os.path.basename(path)))
+        return added
 
-    column: int  # from 1
-    feature: str
-    model: str  # its signature
-    unit: str
 
+def looks_annotated(values: NDArray[np.float64]) -> bool:
+    """Return whether the last two columns of scores (rows, columns) look like a score and a count, or their logarithms.
 
-def sidecar_path(table: str) -> str:
-    """Name the file where annotate says what it added to a table."""
-    return f"{table}.columns.json"
-
-
-def format_sidecar(
-    form: ColumnFormat, n_scores: int, models: Sequence[tuple[str, tuple[str, str]]], table: str | None = None, rows: int = 0,
-    before: Sequence[AddedColumn] = (), scores: Sequence[str] = (),
-) -> str:  # fmt: skip
-    """Write the sidecar, as JSON, of a table whose rows had ``n_scores`` scores before its columns were added.
-
-    ``models``: signature, and the sides read and predicted. ``table``: the file of its ``rows`` rows, None for a stream.
-    ``before``: columns that models had added before; those that were not replaced are listed too. ``scores``: files of scores.
+    Plain scores may all be probabilities, and a penalty is always the same. So the count must vary, or Moses' four come first.
     """
-    of_p, of_n = ("probability: exp of the ", "exp of the ") if form.scale == "exp" else ("", "")
-    n_before, added = n_scores - form.replace, list[tuple[str, str, str]]()  # feature, model, unit
-    for signature, (read, predicted) in models:
-        side = {"output": predicted, "input": read, "both": "source and target"}[form.unknown_side]
-        meanings = {
-            "score": ("log_prob", signature, f"{of_p}natural log p({predicted} | {read}), EOS included"),
-            "count": ("unknown_words", signature, f"{of_n}number of {side} words unknown to the model"),
-        }
-        added += [meanings[feature] for feature in form.features]
-    added += [(GIVEN, os.path.basename(path), f"{of_p}natural log") for path in scores]
-    columns = [column for column in before if column.column <= n_before]
-    columns += [AddedColumn(number, *column) for number, column in enumerate(added, n_before + 1)]
-    described = {} if table is None else {"table": {"rows": rows, "head": _head(table)}}
-    return json.dumps({"format_version": 1, **described, "columns": list(map(asdict, columns))}, indent=2) + "\n"
+    import numpy as np
 
-
-def _head(path: str) -> str:
-    """Return a digest of the first MiB of a table's text, compressed or not, by which its sidecar recognizes it."""
-    with open_input(path) as stream:
-        return hashlib.blake2b(stream.read(1 << 20), digest_size=16).hexdigest()
-
-
-def read_sidecar(table: str) -> list[AddedColumn] | None:
-    """Read the columns that models added from ``TABLE.columns.json``; None without it. Raises InputError if it is not fit."""
-    path = sidecar_path(table)
-    if table == "-" or not os.path.isfile(path):
-        return None
-    try:
-        with open_plain(path) as stream:
-            sidecar = json.load(stream)
-        if sidecar["format_version"] != 1 or any(abs(column["column"]) > _MOST_COLUMNS for column in sidecar["columns"]):
-            raise ValueError
-        if "table" in sidecar and os.path.isfile(table) and sidecar["table"]["head"] != _head(table):
-            hint = 'delete it; if the table was only sorted or filtered, delete the entry "table" in it'
-            raise InputError(path, f"belongs to another table than {display_name(table)}", hint)
-        return [
-            AddedColumn(int(column["column"]), *(printable(str(column[name]), 1000) for name in ("feature", "model", "unit")))
-            for column in sidecar["columns"]
-        ]
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        hint = "delete it, or annotate the table again"
-        raise InputError(path, "is not a list of columns that annotate wrote", hint) from None
-
-
-def _looks_like(name: str, scale: str, x: float) -> bool:
-    """Return whether a number may be a value of this feature on this scale."""
-    if name == "score":
-        return 0 < x <= 1 if scale == "exp" else -math.inf < x <= 0
-    if scale == "log":
-        return x >= 0 and x.is_integer()
-    n = round(math.log(x)) if 1 <= x < 1e39 else -1
-    return n >= 0 and math.isclose(x, math.exp(n), rel_tol=1e-5)  # 2.718, Moses' own constant, is not one
-
-
-def looks_annotated(rows: Sequence[TableRow], last: int = 2, features: Sequence[str] = FEATURES) -> bool:
-    """Return whether the ``last`` columns of all rows look like these features, model after model, or their logarithms.
-
-    Plain scores may all be probabilities, and a penalty is always the same. So a count must vary, or the usual four come first.
-    """
-    if not rows or any(row.n_scores <= last for row in rows) or last % len(features):
+    rows, columns = values.shape
+    if not rows or columns < 3:
         return False
-    columns = list(zip(*(map(float, row.scores[-last:]) for row in rows), strict=True))
-    named = [(features[i % len(features)], values) for i, values in enumerate(columns)]
-    if not any(all(_looks_like(name, scale, x) for name, values in named for x in values) for scale in ("exp", "log")):
-        return False
-    counts = [values for name, values in named if name == "count"]
-    return any(len(set(values)) > 1 for values in counts) or rows[0].n_scores - last >= len(_OF_MOSES)
-
-
-def check_own(table: str, rows: Sequence[TableRow], last: int, option: str, force: str) -> None:
-    """Raise OptionError if annotate did not write the ``last`` columns, which an option removes, by sidecar or looks."""
-    n = rows[0].n_scores
-    if (added := read_sidecar(table)) is not None:
-        foreign = sorted(set(range(n - last + 1, n + 1)) - {column.column for column in added})
-        found = f"column {foreign[0]} is not one that {sidecar_path(table)} names" if foreign else ""
+    score, count = values[:, -2], values[:, -1]
+    if (score > 0).all():
+        nearest = np.exp(np.rint(np.log(np.maximum(count, 1))))
+        fits = (score <= 1).all() and np.allclose(count, nearest, rtol=1e-5, atol=0)  # 2.718, Moses' own constant, is not one
     else:
-        what = "its last column does" if last == 1 else f"its last {last} columns do"
-        looks = any(looks_annotated(rows, last, features) for features in (FEATURES, *zip(FEATURES)))
-        found = "" if looks else f"{what} not look like what annotate writes"
-    if found:
-        hint = f"{option} {last} would remove scores of the table's own: leave it out, or add {force}"
-        raise OptionError(f"{display_name(table)}: {found}; {hint}")
+        fits = (score <= 0).all() and (count >= 0).all() and (count == np.rint(count)).all()
+    return bool(fits and (count.min() < count.max() or columns - 2 >= _OF_MOSES))
 
 
 @dataclass(frozen=True)
@@ -184,41 +109,33 @@ class ScoreColumn:
     """A score column of a table."""
 
     number: int  # from 1
-    name: str  # for people
     low: float  # in the rows that were read
     high: float
-    feature: str = ""  # log_prob or unknown_words if a model added it; empty: the table's own
-    model: str = ""  # the signature of that model, empty where no sidecar says it
-    unit: str = ""
+    added: AddedColumn | None = None  # what the sidecar says of it; None: the table's own
 
-    @property
-    def inverse(self) -> bool:
-        """Whether its model predicts the source."""
-        return "p(source" in self.unit
+    def __str__(self) -> str:
+        return f"{self.number} ({self.added.title})" if self.added else f"{self.number}"
 
     @property
     def is_log(self) -> bool:
         """Whether the table has the logarithm, or the number of words, itself."""
-        return not self.unit.startswith(("probability", "exp")) if self.feature else self.low < 0
+        return self.added.scale == "log" if self.added else self.low < 0
 
-    def of(self, values: Sequence[T]) -> T:
-        """Return the value of this column, of those of all columns."""
-        return values[self.number - 1]
-
-    def is_count(self, added: bool) -> bool:
-        """Return whether the column is exp of a count, never below 1. A column of ones is one if it is ``added``."""
-        if self.feature:
-            return self.feature.startswith("unknown")
-        return self.low >= 1 and (added or self.high > 1)
+    def is_count(self, new: bool) -> bool:
+        """Return whether the column is exp of a count, never below 1. A column of ones is one if it is ``new``."""
+        if self.added:
+            return self.added.kind == "count"
+        return self.low >= 1 and (new or self.high > 1)
 
 
 @dataclass(frozen=True)
 class TableColumns:
-    """The score columns of a table: its own ones, and those that models added, by its sidecar or else by their looks."""
+    """The score columns of a table, and what its sidecar says of them."""
 
     table: str
     columns: tuple[ScoreColumn, ...]
-    guessed: bool = False  # without a sidecar, the last ones look like those of annotate
+    has_sidecar: bool
+    looks_annotated: bool
 
     @classmethod
     def read(cls, table: str, limit: int = JUDGED_ROWS, loadable: bool = False) -> TableColumns:
@@ -227,98 +144,106 @@ class TableColumns:
         Raises InputError as ``read_sidecar``, for an empty table, a bad row, a column of the sidecar that is not there, and, if
         the table must be ``loadable``, for a negative score.
         """
-        name, rows = display_name(table), list[TableRow]()
+        name = display_name(table)
         with open_input(table) as stream:
-            for line, data in enumerate(islice(read_rows(stream), limit), 1):
-                try:
-                    row = parse_row(data.removesuffix(b"\n"), rows[0].n_scores if rows else None)
-                    if loadable and float(least := min(row.scores, key=float)) < 0:
-                        hint = "Moses takes its logarithm and would drop the pair without a message"
-                        raise RowError(f"score {shown(least)} is negative", f"{hint}; annotate without --scale log")
-                    rows.append(row)
-                except RowError as error:
-                    raise error.at(name, line) from None
-        if not rows:
+            block = next(read_blocks(stream, limit), None)
+        if block is None:
             raise InputError(name, "is empty", "pass a phrase table")
-        return cls.of(table, rows)
+        try:
+            n_scores = parse_row(block.data.partition(b"\n")[0]).n_scores
+        except RowError as error:
+            raise error.at(name, 1) from None
+        rows = parse_block(block, n_scores)
+        for line, _, wrong in rows.bad:
+            raise wrong.at(name, line)
+        values = rows.values(n_scores)
+        least = values.min(axis=1)
+        if loadable and least.min() < 0:
+            line = int((least < 0).argmax())
+            hint = "Moses takes its logarithm and would drop the pair without a message; annotate without --scale log"
+            raise InputError(name, f"score '{least[line]:g}' is negative", hint, line + 1)
+        return cls.of(table, values)
 
     @classmethod
-    def of(cls, table: str, first: Sequence[TableRow]) -> TableColumns:
-        """Return the columns of a table from its first valid rows and its sidecar. Raises InputError as ``read``."""
-        n, added = first[0].n_scores, read_sidecar(table)
-        rows = [row for row in first if row.n_scores == n]
-        ranges = [(min(values), max(values)) for values in zip(*(map(float, row.scores) for row in rows), strict=True)]
-        guessed = added is None and looks_annotated(rows[:JUDGED_ROWS])
-        if guessed:
-            of_p, of_n = ("", "") if ranges[n - 2][1] <= 0 else ("probability", "exp")
-            own = n - 2  # columns before those of models
-            while looks_annotated(rows[:JUDGED_ROWS], n - own + 2):
-                low, high = ranges[own - 1]  # of the count that may be one more model's
-                if low == high and own < len(_OF_MOSES) + 2:
-                    break
-                own -= 2
-            added = list[AddedColumn]()
-            for i in range(own + 1, n, 2):
-                added += AddedColumn(i, "log_prob", "", of_p), AddedColumn(i + 1, "unknown_words", "", of_n)
+    def of(cls, table: str, values: NDArray[np.float64]) -> TableColumns:
+        """Return the columns of a table from scores of its first rows (rows, columns). Raises InputError as ``read``."""
+        n, added = values.shape[1], read_sidecar(table)
         by_number = {column.column: column for column in added or ()}
         if beyond := [number for number in by_number if not 1 <= number <= n]:
             found = f"column {beyond[0]} of a table that has {n}"
             raise InputError(sidecar_path(table), found, "delete it, or annotate the table again")
-        all_columns = [by_number.get(i, AddedColumn(i, "", "", "")) for i in range(1, n + 1)]
-        is_usual = min(by_number, default=n + 1) > len(_OF_MOSES) and ranges[3:4] != [(1.0, 1.0)]  # a count of no unknown words
-        described = zip(all_columns, _names(n, by_number, _OF_MOSES if is_usual else ()), ranges, strict=True)
-        columns = (ScoreColumn(c.column, name, *of, c.feature, c.model, c.unit) for c, name, of in described)
-        return cls(table, tuple(columns), guessed)
+        low, high = values.min(axis=0, initial=math.inf).tolist(), values.max(axis=0, initial=-math.inf).tolist()
+        columns = [ScoreColumn(i + 1, low[i], high[i], by_number.get(i + 1)) for i in range(n)]
+        return cls(table, tuple(columns), added is not None, looks_annotated(values))
 
     def __len__(self) -> int:
         return len(self.columns)
 
-    def added(self) -> list[AddedColumn]:
-        """Return the columns that models added, as a sidecar lists them."""
-        return [AddedColumn(c.number, c.feature, c.model, c.unit) for c in self.columns if c.feature]
+    @property
+    def own(self) -> list[ScoreColumn]:
+        """The columns that the sidecar does not name."""
+        return [column for column in self.columns if not column.added]
+
+    @property
+    def doubt(self) -> str:
+        """What is odd if the last columns look like those of annotate and no sidecar says what they are, else ''."""
+        if self.has_sidecar or not self.looks_annotated:
+            return ""
+        n = len(self)
+        found = f"columns {n - 1} and {n} of {display_name(self.table)} look like those of annotate"
+        return f"{found}, and no .columns.json says what they are"
 
     def last_added(self) -> list[ScoreColumn]:
-        """Return the columns at the end that models added."""
-        return list(self.columns[max((column.number for column in self.columns if not column.feature), default=1) :])
+        """Return the columns at the end that the sidecar names."""
+        return list(self.columns[max((column.number for column in self.own), default=1) :])
+
+    def last(self, n: int, option: str) -> list[ScoreColumn]:
+        """Return the last ``n`` columns, which the option removes, or calls new.
+
+        Raises OptionError if none would be left, and if there is a sidecar and it does not name all of them.
+        """
+        name = display_name(self.table)
+        if n >= len(self):
+            found = f"{name} has {counted(len(self), 'score column')}; {option} {n} would leave none"
+            raise OptionError(f"{found}; give a smaller number")
+        last = list(self.columns[len(self) - n :])
+        if self.has_sidecar and (foreign := [column for column in last if not column.added]):
+            found = f"{name}: column {foreign[-1].number} is not one that {sidecar_path(self.table)} names"
+            raise OptionError(f"{found}; give {option} a smaller number, or delete that file if it is wrong")
+        return last
 
     def phi(self, number: int | None = None, inverse: bool = False) -> ScoreColumn:
         """Return the column of φ(target | source), the third, its ``inverse``, the first, or ``number``. Raises OptionError."""
-        name, own = display_name(self.table), [column for column in self.columns if not column.feature]
+        name, own = display_name(self.table), self.own
         if number is not None and number > len(self):
             raise OptionError(f"--phi-column {number}: {name} has {counted(len(self), 'score column')}")
         if not own:
             raise OptionError(f"{name}: all score columns are a model's; give a table that has φ")
-        if number is not None and self.columns[number - 1] not in own:
-            found = f"column {number} of {name} {'looks like' if self.guessed else 'is'} a model's"
+        if number is not None and self.columns[number - 1].added:
             numbers = ", ".join(str(column.number) for column in own)
+            found = f"column {number} of {name} is a model's"
             raise OptionError(f"--phi-column {number}: {found}; give one of its own: {numbers}")
-        before = own[: next((i for i, column in enumerate(self.columns) if column.feature), None)] or own
-        return self.columns[number - 1] if number is not None else before[0 if inverse else min(len(before), 3) - 1]
+        if number is not None:
+            return self.columns[number - 1]
+        first_added = next((i for i, column in enumerate(self.columns) if column.added), None)
+        before = own[:first_added] or own
+        return before[0 if inverse else min(len(before), 3) - 1]
 
-    def score(self, model: str = "") -> ScoreColumn | None:
+    def score(self, model: str) -> ScoreColumn | None:
         """Return the score of this model, else of the first model that predicts targets, else of the first one."""
-        scores = [column for column in self.columns if column.feature == "log_prob"]
-        return min(scores, key=lambda column: (column.model != model, column.inverse), default=None)
 
-    def unknown(self, score: ScoreColumn | None) -> ScoreColumn | None:
-        """Return the count of unknown words of the model that has this score, else the first one."""
-        counts = [column for column in self.columns if column.feature == "unknown_words"]
-        return min(counts, key=lambda column: score is None or column.model != score.model, default=None)
+        def distance(column: ScoreColumn) -> tuple[bool, bool]:
+            assert column.added
+            return column.added.model != model, column.added.predicts == "source"
+
+        scores = [column for column in self.columns if column.added and column.added.kind == "score"]
+        return min(scores, key=distance, default=None)
 
     def logs(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the natural logarithms of the scores of rows (rows, columns), Moses' least for a score of 0."""
         import numpy as np
 
         return np.where([column.is_log for column in self.columns], scores, np.log(np.maximum(scores, MIN_P)))
-
-
-def _names(n: int, added: Mapping[int, AddedColumn], usual: Sequence[str]) -> list[str]:
-    """Name the columns; several of one name get their numbers."""
-    names = [*usual[:n], *(f"column {number}" for number in range(len(usual) + 1, n + 1))]
-    for number, column in added.items():
-        score = column.model if column.feature == GIVEN else "p(s|t)" if "p(source" in column.unit else "p(t|s)"
-        names[number - 1] = "unknown" if column.feature == "unknown_words" else score
-    return [name if names.count(name) == 1 else f"{name} {number}" for number, name in enumerate(names, 1)]
 
 
 def check_compression(table: str) -> None:

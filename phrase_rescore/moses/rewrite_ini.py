@@ -16,6 +16,7 @@ from phrase_rescore.messages import counted, printable, shown
 from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns, check_compression
 from phrase_rescore.moses.ini import BINARIZED_TABLES, GROUP, Feature, Ini
 from phrase_rescore.moses.ini_uses import InGroup, scores_markup, uses_of
+from phrase_rescore.moses.sidecar import sidecar_path
 from phrase_rescore.moses.table import BLANKS_AND_CR
 from phrase_rescore.progress import Say, silent
 from phrase_rescore.ranges import Range
@@ -40,7 +41,7 @@ def check_weights(how: str) -> list[str]:
 def new_weights(how: str, added: Sequence[ScoreColumn]) -> list[bytes]:
     """Choose weights of added columns: ``small`` (0.04; 0 for counts), ``zero``, or numbers. Raises OptionError."""
     if how in ("small", "zero"):
-        return [b"0.04" if how == "small" and not column.is_count(added=True) else b"0" for column in added]
+        return [b"0.04" if how == "small" and not column.is_count(new=True) else b"0" for column in added]
     numbers = check_weights(how)
     if len(numbers) != len(added):
         found = f"--weights {how} is {counted(len(numbers), 'weight')}; the table has {counted(len(added), 'new column')}"
@@ -108,29 +109,41 @@ def _cut(row: bytes) -> tuple[bytes, bytes]:
     return row[:end], row[end:]
 
 
-def _check_added(there: TableColumns, table: Feature, own_columns: bool, where: str) -> None:
-    """Raise InputError if the columns that the ini does not count yet are not those that models added."""
-    n_old, columns = table.n_columns, there.columns
-    new, before, found = columns[n_old:], f"{table} has num-features={n_old}", ""
-    hint = f"is {where} of another table? If you added the columns, add --own-columns"
-    if len(columns) < n_old or not (new or any(column.feature for column in columns)):
-        found = f"{counted(len(columns), 'score column')}{'' if len(columns) < n_old else ', none from a model'}, but {before}"
-        hint = "pass the table that annotate wrote"
-    elif not own_columns and there.guessed:  # all pairs of a score and a count look as those of a model do
-        pairs = list(zip(new[::2], new[1::2], strict=False))
-        if len(new) % 2 or not all(p.low > 0 and p.high <= 1 <= count.low for p, count in pairs):
-            found = f"column {n_old + 1} does not look like a model's, but {before}"
-    elif not own_columns and new:
-        if columns[n_old - 1].feature and columns[n_old - 1].model == new[0].model:
-            found = f"column {n_old} is a model's, as column {n_old + 1}, but {before}"
-        elif foreign := [column.number for column in new if not column.feature]:
-            found = f"column {foreign[0]} is not from a model, but {before}"
-    if found:
-        raise InputError(display_name(there.table), found, hint)
+def _check_new(there: TableColumns, old: Feature, last: int | None, where: str) -> None:
+    """Raise InputError unless annotate wrote the columns that the ini does not count yet, by the sidecar or as ``last`` says.
+
+    Raises OptionError as ``TableColumns.last``.
+    """
+    n, n_old, name = len(there), old.n_columns, display_name(there.table)
+    if last is not None:
+        there.last(last, "--columns")
+    before, new, hint = f"{old} has num-features={n_old}", there.columns[n_old:], f"is {where} of another table?"
+    if n < n_old:
+        raise InputError(name, f"{counted(n, 'score column')}, but {before}", "pass the table that annotate wrote")
+    if there.has_sidecar:
+        _check_described(there, new, before, hint)
+    elif last is None:
+        found = f"no {sidecar_path(name)} says which of its {counted(n, 'score column')} are new"
+        raise InputError(name, found, "put it beside the table, or give --columns K if the last K are new")
+    elif len(new) not in (0, last):
+        found = f"{counted(n, 'score column')} and --columns {last}, but {before}"
+        raise InputError(name, found, f"give --columns {len(new)} if the last {len(new)} are new; else {hint}")
+
+
+def _check_described(there: TableColumns, new: Sequence[ScoreColumn], before: str, hint: str) -> None:
+    """Raise InputError unless the sidecar names all new columns, and the column before them is not of the same model."""
+    name = display_name(there.table)
+    if foreign := [column.number for column in new if not column.added]:
+        raise InputError(name, f"column {foreign[0]} is not one that {sidecar_path(name)} names, but {before}", hint)
+    if not new:
+        return
+    first, last_old = new[0], there.columns[new[0].number - 2]
+    if first.added and last_old.added and first.added.model == last_old.added.model:
+        raise InputError(name, f"column {last_old.number} is a model's, as column {first.number}, but {before}", hint)
 
 
 def _for_table(
-    ini: Ini, table: str, name: str | None, path: str | None, how: str, own_columns: bool, keep_relative: bool, warn: Say
+    ini: Ini, table: str, name: str | None, path: str | None, how: str, last: int | None, keep_relative: bool, warn: Say
 ) -> tuple[Ini, list[str]]:
     """Return the ini with ``table`` in place of the phrase table ``name``, or the only one, and the lines of the report."""
     old = ini.find_table(None if name is None else os.fsencode(name))
@@ -141,7 +154,7 @@ def _for_table(
         check_compression(table)
     there = TableColumns.read(table, RANGE_ROWS, loadable=True)
     n, n_old = len(there), old.n_columns
-    _check_added(there, old, own_columns, ini.where)
+    _check_new(there, old, last, ini.where)
     values = new_weights(how, there.columns[n_old:])
     named = table if path is None else path
     new_path = os.fsencode(named if keep_relative else os.path.abspath(named))
@@ -178,12 +191,12 @@ def _defaults(group: Feature, start: int, there: TableColumns, n_old: int) -> li
     if not (defaults := group.value(b"default-scores")):
         return []
     usual = defaults.split(b",")[start + min(2, n_old - 1)]
-    return [b"0" if column.is_count(added=True) else usual for column in there.columns[n_old:]]
+    return [b"0" if column.is_count(new=True) else usual for column in there.columns[n_old:]]
 
 
 def moses_ini(
     ini: Path, out: Path = "-", *, table: Path | None = None, lm: Path | None = None, feature: str | None = None,
-    path: Path | None = None, weights: str = "small", own_columns: bool = False, keep_relative: bool = False,
+    path: Path | None = None, weights: str = "small", columns: int | None = None, keep_relative: bool = False,
     warn: Say = silent,
 ) -> list[str]:  # fmt: skip
     """Write a moses.ini for a table with added columns, or for a neural language model, as ``phrase-rescore moses-ini`` does.
@@ -192,22 +205,25 @@ def moses_ini(
     written instead of its own. Paths are made absolute, since mert-moses.pl starts Moses in another folder, unless
     ``keep_relative``. Returns the lines of the report, with the options of other programs; ``warn`` gets warnings.
 
-    Raises InputError as ``find_table``, ``uses_of`` and ``TableColumns.read``, and for a table without new columns, or with new
-    ones that no model added unless ``own_columns``; OptionError for a binarized one without ``path``, and as ``new_weights``.
+    The sidecar of ``table`` says which columns are new; without it, the last ``columns`` are.
+
+    Raises InputError as ``find_table``, ``uses_of`` and ``TableColumns.read``, and for a table whose new columns are not known
+    or not those that the ini lacks; OptionError for a binarized one without ``path``, and as ``new_weights``.
     """
     ini, out = os.fspath(ini), os.fspath(out)
     table, lm, path = (None if name is None else os.fspath(name) for name in (table, lm, path))
     if table is None and lm is None:
         raise OptionError("nothing to do; name a table with --table, or a language model with --lm")
-    if table is None and (feature or path):
-        raise OptionError(f"{'--feature' if feature else '--path'} is for a phrase table; name it with --table")
+    of_table = {"--feature": feature, "--path": path, "--columns": columns}
+    if table is None and (given := [option for option, value in of_table.items() if value]):
+        raise OptionError(f"{given[0]} is for a phrase table; name it with --table")
     if table == "-" and path is None:
         raise OptionError("--table - has no name to write into the ini; give it with --path")
     if ini == table == "-":
         raise OptionError("ini and table are both '-', standard input; name a file for one of them")
     edited, said = Ini.read(ini), list[str]()
     if table is not None:
-        edited, said = _for_table(edited, table, feature, path, weights, own_columns, keep_relative, warn)
+        edited, said = _for_table(edited, table, feature, path, weights, columns, keep_relative, warn)
     if lm is not None:
         if table is None and "," in weights:
             raise OptionError(f"--weights {weights}: a language model has one weight")
@@ -276,7 +292,7 @@ def _relative_paths(ini: Ini, table: Feature) -> Iterator[str]:
 
 def _ranges(tuned: Feature, starts: Sequence[int], columns: Sequence[ScoreColumn], n_old: int) -> str:
     """Write the bounds of each tuneable column of a table, or of a group where its scores begin at the places ``starts``."""
-    ranges = ["-1..1" if column.is_count(added=i >= n_old) else "0..1" for i, column in enumerate(columns)]
+    ranges = ["-1..1" if column.is_count(new=i >= n_old) else "0..1" for i, column in enumerate(columns)]
     bounds, tuneable = ["0..1"] * tuned.n_columns, tuned.tuneable_columns
     for start in reversed(starts):
         bounds[start : start + n_old] = ranges

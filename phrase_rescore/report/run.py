@@ -15,7 +15,8 @@ from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import Path, is_stream
-from phrase_rescore.moses.columns import MIN_LOG_P, sidecar_path
+from phrase_rescore.moses.columns import MIN_LOG_P
+from phrase_rescore.moses.sidecar import sidecar_path
 from phrase_rescore.moses.table import read_table
 from phrase_rescore.moses.text import readable
 from phrase_rescore.progress import Progress, Say, silent
@@ -57,8 +58,8 @@ def report(
     checkpoint = load(model_dir)
     reader = TableReader(table, checkpoint, phi_column, sample)
     scorer = Scorer(checkpoint)
-    if reader.log_p is None or not reader.log_p.model:
-        _check_own_columns(reader, scorer)
+    if reader.log_p is None:
+        _check_phi(reader, scorer)
     on_step("reading the table")
     rows = reader.read(on_read)
     if reader.log_p is None:
@@ -87,28 +88,27 @@ def report(
     return ReportSummary(len(rows), len(text), warnings)
 
 
-def _check_own_columns(reader: TableReader, scorer: Scorer) -> None:
-    """Raise InputError if an unnamed column has the model's scores: it might be taken for φ."""
+def _check_phi(reader: TableReader, scorer: Scorer) -> None:
+    """Raise InputError if the column of φ has the model's scores."""
     rows = next(read_table(reader.table, len(reader.columns), block_rows=100))
     log_p = np.maximum(scorer.log_probs(scorer.encode_phrases(rows.src, rows.tgt)), MIN_LOG_P)
     logs = np.maximum(reader.columns.logs(rows.values(len(reader.columns))), MIN_LOG_P)
-    apart = np.abs(logs - log_p[:, None]).max(axis=0)
-    apart[[bool(column.feature) for column in reader.columns.columns]] = np.inf
-    if apart.min() < _SAME < np.ptp(log_p):
-        found = f"column {apart.argmin() + 1} has the scores of this model, but {sidecar_path(reader.table)} does not say so"
-        raise InputError(reader.table, found, "put that file beside the table, or annotate the table as it was before")
+    apart = np.abs(logs[:, reader.phi.number - 1] - log_p)
+    if apart.max() < _SAME < np.ptp(log_p):
+        found = f"column {reader.phi.number} has the scores of this model, and is taken for φ of the table"
+        hint = f"put {sidecar_path(reader.table)} beside the table, or name the column of φ with --phi-column"
+        raise InputError(reader.table, found, hint)
 
 
 def _warnings(model_dir: str, checkpoint: Checkpoint, reader: TableReader, rows: SampleRows) -> Iterator[str]:
+    if doubt := reader.columns.doubt:
+        yield f"{doubt}: they are not used"
     if reader.log_p is None:
         sample = f"a sample was, {len(rows):,} of its {reader.rows:,} rows (all rows of {len(rows.starts):,} sources)"
         of_all = "all its rows were" if len(rows) == reader.rows else sample
         yield f"The table has no score of a model: {of_all} scored for this page. Annotate the table to see all rows."
-    elif not reader.log_p.model:
-        found = f"column {reader.log_p.number} looks like a model’s and is taken to be that of {model_dir}"
-        yield f"The table has no .columns.json; {found}."
-    elif reader.log_p.model != checkpoint.signature:
-        found = f"The table’s scores are of another model ({reader.log_p.model}) than {model_dir}"
+    elif reader.log_p.added and reader.log_p.added.model != checkpoint.signature:
+        found = f"The table’s scores are of another model ({reader.log_p.added.model}) than {model_dir}"
         yield f"{found}: charts and tables of scores show that one, drawn phrases, maps and words this one."
     if checkpoint.inverse:
         why = "since p(source | target) does not sum to 1 over them"

@@ -19,8 +19,6 @@ from moses_readers import ALL_READERS, field_count, mert_accepts
 from oracle import log_prob
 from safetensors.numpy import load_file
 
-from phrase_rescore.moses.columns import TableColumns, read_sidecar
-
 ROW = b"the house ||| das haus ||| 0.5 0.25 1 6.1e-05 ||| 0-0 1-1 ||| 3 2 1 ||| |||\n"
 TABLE = (
     b"a\xff old ||| alt ||| 0.5 0.25 1 6.1e-05 ||| 1-0 ||| 3 2 1 ||| |||\n"
@@ -139,7 +137,7 @@ def test_output_less_our_columns_is_the_input_byte_for_byte(
     plain, packed, out, stripped = (folder / name for name in ("table", "table.gz", "out.gz", "stripped"))
     plain.write_bytes(content)
     packed.write_bytes(gzip.compress(content))
-    to = "-m", model_dir, "--again", "--block-size", block_size
+    to = "-m", model_dir, "--block-size", block_size
 
     first = run("annotate", plain, *to)
     assert first.status == 0, first.err
@@ -429,7 +427,7 @@ def test_expect_rows(run: Run, model_dir: str, table: Path, tmp_path: Path, expe
 
 def described(path: Path) -> list[dict[str, Any]]:
     content = json.loads(path.read_bytes())
-    assert content["format_version"] == 1
+    assert content["format_version"] == 2
     return content["columns"]
 
 
@@ -438,22 +436,19 @@ def test_columns_are_described(run: Run, model_dir: str, table: Path, tmp_path: 
     out = tmp_path / "out.gz"
     result = run("annotate", table, "-m", model_dir, "-o", out, "--scale", scale)
     signature = result.err.partition("phrase-rescore: model: ")[2].partition("\n")[0]
-    score, count = described(tmp_path / "out.gz.columns.json")
-    assert (score["column"], count["column"]) == (5, 6)
-    assert (score["feature"], count["feature"]) == ("log_prob", "unknown_words")
-    assert score["model"] == count["model"] == signature
     assert re.search(r"\|model:[0-9a-f]{16}\|version:", signature)
-    assert score["unit"].startswith("probability" if scale == "exp" else "natural log p(target | source)")
-    assert count["unit"] == ("exp of the " if scale == "exp" else "") + "number of target words unknown to the model"
+    both = {"scale": scale, "model": signature}
+    assert described(tmp_path / "out.gz.columns.json") == [
+        {"column": 5, "kind": "score", "predicts": "target", **both}, {"column": 6, "kind": "count", "side": "target", **both},
+    ]  # fmt: skip
 
 
 def test_columns_json_goes_where_it_is_told(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
     assert run("annotate", table, "-m", model_dir, "--columns-json", tmp_path / "c", "--unknown-side", "both").status == 0
-    assert described(tmp_path / "c")[1]["unit"] == "exp of the number of source and target words unknown to the model"
-    to = "-o", tmp_path / "out", "--columns-json", tmp_path / "d", "--replace", 3, "--replace-any", "--unknown-side", "input"
+    assert described(tmp_path / "c")[1]["side"] == "both"
+    to = "-o", tmp_path / "out", "--columns-json", tmp_path / "d", "--replace", 3, "--unknown-side", "input"
     assert run("annotate", table, "-m", model_dir, *to).status == 0
-    assert [column["column"] for column in described(tmp_path / "d")] == [2, 3]
-    assert described(tmp_path / "d")[1]["unit"] == "exp of the number of source words unknown to the model"
+    assert [(column["column"], column.get("side")) for column in described(tmp_path / "d")] == [(2, None), (3, "source")]
     assert listing(tmp_path) == ["c", "d", "out", "table"]
 
 
@@ -524,50 +519,6 @@ def test_clamped_counts(run: Run, model_dir: str, tmp_path: Path, digits: int) -
     plain = run("annotate", "-", "-m", model_dir, "--scale", "log", stdin=content)
     assert [n for _, n in columns_of(content, plain.out)] == [b"88", b"89", b"300"]
     assert "clamped" not in plain.err
-
-
-def test_replacing_drops_exactly_so_many(run: Run, model_dir: str, table: Path) -> None:
-    for k in range(4):
-        shorter = run("strip", table, "--columns", k, "--force").out if k else TABLE
-        expected = run("annotate", "-", "-m", model_dir, stdin=shorter).out
-        assert run("annotate", table, "-m", model_dir, "--replace", k, "--replace-any").out == expected
-
-
-@pytest.mark.parametrize("k", [4, 5, 100])
-def test_at_least_one_score_stays(run: Run, model_dir: str, table: Path, tmp_path: Path, k: int) -> None:
-    text = f"phrase-rescore: error: --replace {k}: {table} has only 4 scores; give a smaller number\n"
-    assert run("annotate", table, "-m", model_dir, "-o", tmp_path / "out", "--replace", k) == (2, b"", text)
-    assert run("annotate", table, "-m", model_dir, "--replace", k) == (2, b"", text)
-    assert listing(tmp_path) == ["table"]
-
-
-@pytest.mark.parametrize("to", [(), ("--scale", "log"), ("--digits", 4), ("--unknown-side", "both")])
-@pytest.mark.parametrize("columns", [0, 1, 3])
-def test_a_table_that_is_annotated_is_refused(
-    run: Run, model_dir: str, table: Path, columns: int, to: tuple[object, ...]
-) -> None:
-    """Whatever number of scores the table came with."""
-    content = run("strip", table, "--columns", columns, "--force").out if columns else TABLE
-    once = run("annotate", "-", "-m", model_dir, *to, stdin=content)
-    twice = run("annotate", "-", "-m", model_dir, *to, stdin=once.out)
-    n = 6 - columns
-    found = f"<stdin> is annotated already: columns {n - 1} and {n}, by their looks"
-    said = f"{found}; to renew them add --replace 2, to append more columns add --again"
-    assert twice == (2, b"", f"phrase-rescore: error: {said}\n")
-    again = run("annotate", "-", "-m", model_dir, *to, "--again", stdin=once.out)
-    assert (again.status, len(columns_of(once.out, again.out))) == (0, 4)
-    assert run("strip", "-", stdin=once.out).out == content
-
-
-def test_columns_of_before_stay_in_the_sidecar(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
-    """Of a table of two scores, else, the third would be taken for φ."""
-    (tmp_path / "two").write_bytes(run("strip", table, "--columns", 2, "--force").out)
-    runs = ("two", "once"), ("once", "twice", "--again"), ("twice", "renewed", "--replace", 2)
-    for (name, out, *options), n in zip(runs, (4, 6, 6), strict=True):
-        assert run("annotate", tmp_path / name, "-m", model_dir, "-o", tmp_path / out, *options).status == 0
-        assert [column.column for column in read_sidecar(str(tmp_path / out)) or ()] == list(range(3, n + 1))
-    assert TableColumns.read(str(tmp_path / "twice")).phi().number == 2
-    assert run("strip", tmp_path / "twice").out == (tmp_path / "two").read_bytes()
 
 
 IRREGULAR = (
@@ -778,21 +729,17 @@ def test_report(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
 
 def test_strip_errors(run: Run, tmp_path: Path) -> None:
     table, out = tmp_path / "table", tmp_path / "out"
-    table.write_bytes(ROW * 2 + b"bad\n")
-    result = run("strip", table, "--columns", 2, "--force", "-o", out)
-    assert result == (1, b"", f"phrase-rescore: error: {table}:3: 1 field in 'bad'; {SHAPE}\n")
-    table.write_bytes(ROW * 2 + b"a ||| b ||| 1 2\n")
-    fewer = f"{table}:3: 2 scores where the first row has 4; Moses needs the same number on every row"
-    assert run("strip", table, "--columns", 2, "--force", "-o", out) == (1, b"", f"phrase-rescore: error: {fewer}\n")
-    result = run("strip", table, "--columns", 4, "-o", out)
-    cannot = "4 score columns; removing 4 would leave none; give a smaller --columns"
-    assert result == (1, b"", f"phrase-rescore: error: {table}:1: {cannot}\n")
+    for bad, found in ((b"bad\n", "1 field in 'bad'"), (b"a ||| b ||| 1 2\n", "2 scores where the first row has 4")):
+        table.write_bytes(ROW * 2 + bad)
+        result = run("strip", table, "--columns", 2, "-o", out)
+        assert (result.status, result.out) == (1, b"")
+        assert result.err.startswith(f"phrase-rescore: error: {table}:3: {found}")
     assert listing(tmp_path) == ["table"]
 
 
 def test_strip_that_fails_on_standard_output_says_so(run: Run) -> None:
     """As annotate does: rows already written cannot be taken back."""
-    result = run("strip", "-", "--columns", 1, "--force", stdin=ROW * 9000 + b"bad\n")
+    result = run("strip", "-", "--columns", 1, stdin=ROW * 9000 + b"bad\n")
     assert result.status == 1
     written = result.out.count(b"\n")
     assert result.last_line == f"phrase-rescore: OUTPUT IS INCOMPLETE: {written} rows"

@@ -15,8 +15,8 @@ WRITERS = {  # command: what it is called with, OUT where a file is named
     "annotate": ["annotate", "table", "-m", "MODEL", "-q", "-o", "OUT"],
     "annotate --columns-json": ["annotate", "table", "-m", "MODEL", "-q", *OTHER, "--columns-json", "OUT"],
     "annotate --dropped": ["annotate", "bad", "-m", "MODEL", "-q", *OTHER, "--on-bad-row", "drop", "--dropped", "OUT"],
-    "strip": ["strip", "table", "--columns", "1", "--force", "-q", "-o", "OUT"],
-    "moses-ini": ["moses-ini", "moses.ini", "--table", "table", "--own-columns", "-q", "-o", "OUT"],
+    "strip": ["strip", "table", "--columns", "1", "-q", "-o", "OUT"],
+    "moses-ini": ["moses-ini", "moses.ini", "--table", "table", "--columns", "1", "-q", "-o", "OUT"],
     "embed": ["embed", "--words", "source", "-m", "MODEL", "--format", "txt", "-q", "-o", "OUT"],
 }
 
@@ -122,7 +122,7 @@ def test_an_input_with_the_name_of_a_partial_stays(
     run: Run, here: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(here)
-    for name, words in (("out.partial", ["annotate"]), (".out.partial", ["strip", "--columns", 1, "--force"])):
+    for name, words in (("out.partial", ["annotate"]), (".out.partial", ["strip", "--columns", 1])):
         (here / name).write_bytes(ROWS)
         done = run(*words, name, *(["-m", model_dir] if words == ["annotate"] else []), "-o", "out")
         assert (done.status, "the partial of -o" in done.err) == (2, True), done.err

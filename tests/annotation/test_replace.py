@@ -1,5 +1,6 @@
-"""``annotate --replace`` and ``strip`` remove scores: never a table's own unasked, and as many from every row."""
+"""``annotate --replace`` and ``strip`` remove the columns that the sidecar names, or those that are asked for: no others."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -18,46 +19,70 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-OWN_SCORES = "would remove scores of the table's own: leave it out, or add --replace-any"
+def without_last(data: bytes, k: int) -> bytes:
+    """The rows without their last ``k`` scores."""
+    rows = [row.split(b" ||| ") for row in data.splitlines(keepends=True)]
+    return b"".join(b" ||| ".join([*row[:2], b" ".join(row[2].split()[:-k]), *row[3:]]) for row in rows)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
-@pytest.mark.parametrize("more", [b"", b" 2.718", b" 0.5 2.718", b" 0.3 0.4 0.5 -0.5 3.5"])
-def test_scores_that_annotate_never_wrote_are_not_replaced(
-    run: Run, model_dir: str, tmp_path: Path, k: int, more: bytes
-) -> None:
-    table = tmp_path / "plain"
-    table.write_bytes(b"".join(b"the ||| das ||| 0.%d 0.25 1 0.0%d%b ||| 0-0\n" % (i, i, more) for i in range(1, 6)))
-    result = run("annotate", table, "-m", model_dir, "-o", tmp_path / "out", "--replace", k)
-    what = "its last column does" if k == 1 else f"its last {k} columns do"
-    said = f"{table}: {what} not look like what annotate writes; --replace {k} {OWN_SCORES}"
-    assert result == (2, b"", f"phrase-rescore: error: {said}\n")
-    assert list(tmp_path.iterdir()) == [table]
-    assert run("annotate", table, "-m", model_dir, "-o", tmp_path / "out", "--replace", k, "--replace-any").status == 0
+def test_without_a_sidecar_the_user_says_what_is_removed(run: Run, model_dir: str, table: Path, tmp_path: Path, k: int) -> None:
+    stripped = run("strip", table, "--columns", k, "-o", tmp_path / "stripped")
+    assert (stripped.status, (tmp_path / "stripped").read_bytes()) == (0, without_last(ROWS, k))
+    named = ", ".join(str(number) for number in range(5 - k, 5))
+    assert f"2 rows without column{'s' if k > 1 else ''} {named}\n" in stripped.err
+    replaced = run("annotate", table, "-m", model_dir, "--replace", k)
+    assert replaced.out == run("annotate", tmp_path / "stripped", "-m", model_dir).out
+    assert f"phrase-rescore: replaced: {named}\n" in replaced.err
 
 
 @pytest.mark.parametrize("scale", ["exp", "log"])
 @pytest.mark.parametrize(("features", "models"), [("score,count", 1), ("score,count", 2), ("score", 1), ("count", 1)])
-def test_columns_that_annotate_wrote_are_replaced(
+def test_columns_of_annotate(
     run: Run, make_model: MakeModel, table: Path, tmp_path: Path, scale: str, features: str, models: int
 ) -> None:
-    """Columns are recognized by the sidecar, or by their looks where there is none."""
+    """They are replaced, and stripped, with the sidecar and without."""
     to = ["--scale", scale, "--features", features, *(word for _ in range(models) for word in ("-m", make_model()))]
-    once = tmp_path / "once"
+    once, k = tmp_path / "once", models * len(features.split(","))
     assert run("annotate", table, "-o", once, *to).status == 0
-    k = models * len(features.split(","))
+    assert run("strip", once).out == ROWS
     for _ in range(2):
         result = run("annotate", once, *to, "--replace", k)
         assert (result.status, result.out) == (0, once.read_bytes()), result.err
+        assert run("strip", once, "--columns", k).out == ROWS
         (tmp_path / "once.columns.json").unlink(missing_ok=True)
 
 
-def test_the_sidecar_says_what_may_be_replaced(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
-    once = tmp_path / "once"
+@pytest.mark.parametrize(("command", "k", "foreign"), [("annotate", 3, 4), ("strip", 3, 4), ("strip", 5, 4)])
+def test_what_the_sidecar_does_not_name_stays(
+    run: Run, model_dir: str, table: Path, tmp_path: Path, command: str, k: int, foreign: int
+) -> None:
+    once, out = tmp_path / "once", tmp_path / "out"
     assert run("annotate", table, "-m", model_dir, "-o", once).status == 0
-    said = f"{once}: column 4 is not one that {once}.columns.json names; --replace 3 {OWN_SCORES}"
-    result = run("annotate", once, "-m", model_dir, "-o", tmp_path / "out", "--replace", 3)
-    assert result == (2, b"", f"phrase-rescore: error: {said}\n")
+    options = ["-m", model_dir, "--replace", k] if command == "annotate" else ["--columns", k]
+    result = run(command, once, *options, "-o", out)
+    assert (result.status, result.out, out.exists()) == (2, b"", False)
+    assert f": {once}: column {foreign} is not one that {once}.columns.json names" in result.err
+    assert run("strip", once, "--columns", 1).out == without_last(once.read_bytes(), 1), "fewer may go"
+
+
+@pytest.mark.parametrize("k", [4, 5, 100])
+def test_at_least_one_score_stays(run: Run, model_dir: str, table: Path, tmp_path: Path, k: int) -> None:
+    for words in (["annotate", table, "-m", model_dir, "--replace", k], ["strip", table, "--columns", k]):
+        result = run(*words, "-o", tmp_path / "out")
+        assert (result.status, result.out) == (2, b"")
+        assert f"{table} has 4 score columns; {words[-2]} {k} would leave none" in result.err
+    assert [path.name for path in tmp_path.iterdir()] == ["table"]
+
+
+@pytest.mark.parametrize("more", [b"", b" 0.25 2.718282"])
+def test_strip_asks_where_nothing_says_what_to_remove(run: Run, tmp_path: Path, more: bytes) -> None:
+    """Whatever the last columns look like."""
+    table = tmp_path / "table"
+    table.write_bytes(b"the ||| das ||| 0.5 0.25 1 0.5%b ||| 0-0\n" % more * 3)
+    result = run("strip", table, "-o", tmp_path / "out")
+    assert (result.status, "--columns K" in result.err, "look like those of annotate" in result.err) == (2, True, bool(more))
+    assert [path.name for path in tmp_path.iterdir()] == ["table"]
 
 
 @pytest.mark.parametrize("first", [b"0.5 0.25 1 0.1", b"1 1 0.5 0.25 1 0.1"])
@@ -67,46 +92,51 @@ def test_strip_counts_the_scores_of_every_row(run: Run, tmp_path: Path, first: b
     row = b"the ||| das ||| %b ||| 0-0\n"
     rows = [row % first] * 4000
     rows[at - 1] = row % b"1 1 0.5 0.25 1"
-    n = len(first.split())
-    said = f":{at}: 5 scores where the first row has {n}; Moses needs the same number on every row\n"
     (tmp_path / "table").write_bytes(b"".join(rows))
-    result = run("strip", tmp_path / "table", "--columns", 2, "--force", "-o", tmp_path / "out")
-    assert result == (1, b"", f"phrase-rescore: error: {tmp_path}/table{said}")
+    result = run("strip", tmp_path / "table", "--columns", 2, "-o", tmp_path / "out")
+    assert (result.status, result.out) == (1, b"")
+    assert f"{tmp_path}/table:{at}: 5 scores where the first row has {len(first.split())}" in result.err
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
 
 
-@pytest.mark.parametrize("sidecar", [True, False])
-@pytest.mark.parametrize("models", [1, 2])
-def test_strip_knows_the_columns_of_annotate(
-    run: Run, make_model: MakeModel, table: Path, tmp_path: Path, models: int, sidecar: bool
-) -> None:
-    once, back = tmp_path / "once", tmp_path / "back"
-    assert run("annotate", table, "-o", once, *(word for _ in range(models) for word in ("-m", make_model()))).status == 0
-    if not sidecar:
-        (tmp_path / "once.columns.json").unlink()
-    result = run("strip", once, "-o", back)
-    names = "5 (p(t|s)), 6 (unknown)" if models == 1 else "5 (p(t|s) 5), 6 (unknown 6), 7 (p(t|s) 7), 8 (unknown 8)"
-    assert (result.status, result.err) == (0, f"phrase-rescore: 2 rows without columns {names}\nphrase-rescore: wrote {back}\n")
-    assert back.read_bytes() == ROWS
-    refused = run("annotate", once, "-m", make_model(), "-o", tmp_path / "twice")
-    which, by = ("5 and 6", "5 to 8")[models - 1], f"by {once}.columns.json" if sidecar else "by their looks"
-    assert f"{once} is annotated already: columns {which}, {by}; to renew them add --replace {2 * models}," in refused.err
+# Annotated twice
 
 
-@pytest.mark.parametrize(
-    ("to", "found"),
-    [((), "nothing says that annotate wrote its last columns; to remove the last K anyway add --columns K --force"),
-     (("--columns", 1), "its last column does not look like what annotate writes; --columns 1 would remove scores of the "
-      "table's own: leave it out, or add --force")],
-)  # fmt: skip
-@pytest.mark.parametrize("scores", [b"0.5 0.25 1 0.5", b"0.5 0.25 1 0.5 2.718", b"0.5 0.25 1 0.5 2.718281828", b"1 1 1 1"])
-def test_strip_takes_no_score_of_the_table_unasked(
-    run: Run, tmp_path: Path, scores: bytes, to: tuple[object, ...], found: str
+def test_columns_of_another_model_follow_and_the_sidecar_names_all(
+    run: Run, make_model: MakeModel, table: Path, tmp_path: Path
 ) -> None:
-    """Nor does annotate refuse such a table: a penalty of e is not a count."""
-    table, out = tmp_path / "table", tmp_path / "out"
-    table.write_bytes(b"the ||| das ||| %b ||| 0-0\n" % scores * 3)
-    if not (to and scores.endswith(b"828")):  # a count that is asked for may be so
-        assert run("strip", table, *to, "-o", out) == (2, b"", f"phrase-rescore: error: {table}: {found}\n")
-    forced = run("strip", table, "--columns", 1, "--force", "-o", out)
-    assert (forced.status, out.read_bytes().count(b" %b |||" % scores.rsplit(None, 1)[0])) == (0, 3)
+    one, other = make_model(), make_model(logits={b"das": 2.0})
+    for name, out, model, *options in (("table", "a", one), ("a", "b", other), ("b", "c", other, "--replace", 2)):
+        result = run("annotate", tmp_path / name, "-m", model, "-o", tmp_path / out, *options)
+        assert (result.status, "look like" in result.err) == (0, False), result.err
+    for name, numbers in (("a", [5, 6]), ("b", [5, 6, 7, 8]), ("c", [5, 6, 7, 8])):
+        columns = json.loads((tmp_path / f"{name}.columns.json").read_bytes())["columns"]
+        assert [column["column"] for column in columns] == numbers
+    assert (tmp_path / "c").read_bytes() == (tmp_path / "b").read_bytes()
+    assert run("strip", tmp_path / "c").out == ROWS
+
+
+def test_the_columns_of_a_model_are_not_appended_twice(run: Run, make_model: MakeModel, table: Path, tmp_path: Path) -> None:
+    model, other, once = make_model(), make_model(logits={b"das": 2.0}), tmp_path / "once"
+    assert run("annotate", table, "-m", other, "-m", model, "--features", "score", "-o", once).status == 0
+    result = run("annotate", once, "-m", model, "-o", tmp_path / "twice")
+    assert (result.status, result.out) == (2, b"")
+    assert f"column 6 of {once} is that of {model} already; to renew it add --replace 1" in result.err
+    assert run("annotate", once, "-m", model, "--features", "count", "-o", tmp_path / "count").status == 0, "it is another"
+
+
+@pytest.mark.parametrize("scale", ["exp", "log"])
+@pytest.mark.parametrize("own", [1, 4])
+def test_columns_that_look_like_those_of_annotate_are_a_warning(
+    run: Run, model_dir: str, table: Path, own: int, scale: str
+) -> None:
+    """After a filter or a sort that lost the sidecar, say. It decides nothing."""
+    plain = ROWS if own == 4 else without_last(ROWS, 3)
+    once = run("annotate", "-", "-m", model_dir, "--scale", scale, stdin=plain)
+    assert "look like" not in once.err
+    twice = run("annotate", "-", "-m", model_dir, "--scale", scale, stdin=once.out)
+    assert twice.status == 0
+    assert len(twice.out.split(b" ||| ")[2].split()) == own + 4
+    assert f"warning: columns {own + 1} and {own + 2} of <stdin> look like those of annotate" in twice.err
+    assert "--replace 2" in twice.err
+    assert "look like" not in run("annotate", "-", "-m", model_dir, "--replace", 2, stdin=once.out).err

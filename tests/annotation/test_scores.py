@@ -37,7 +37,7 @@ def test_probabilities_and_logarithms_become_the_same_column(run: Run, here: Pat
         assert run("annotate", "table", "--scores", "logs.gz", "--log", "--jobs", jobs, "--block-size", "9").out == of_p.out
     logs = run("annotate", "table", "--scores", "p", "--scale", "log")
     assert scores(logs.out, 4) == pytest.approx(np.log(P), rel=1e-6)
-    assert run("strip", "-", "--columns", "1", "--force", stdin=of_p.out).out == ROWS
+    assert run("strip", "-", "--columns", "1", stdin=of_p.out).out == ROWS
 
 
 def test_what_moses_would_not_load_is_clamped(run: Run, here: Path) -> None:
@@ -52,11 +52,9 @@ def test_they_follow_the_columns_of_models_and_the_sidecar_names_them(run: Run, 
     assert [scores(found, i) for i in (4, 5)] == [scores(plain, i) for i in (4, 5)]
     assert scores(found, 6) == scores(found, 7) == pytest.approx(P, rel=1e-6)
     sidecar = json.loads(Path("out.gz.columns.json").read_bytes())
-    assert [(c["column"], c["feature"], c["model"]) for c in sidecar["columns"][2:]] == [
-        (7, "given_score", "p"),
-        (8, "given_score", "p"),
-    ]
-    assert "7 given_score, 8 given_score of p" in run("info", "out.gz").out.decode()
+    given = {"kind": "given", "scale": "exp", "model": "p"}
+    assert sidecar["columns"][2:] == [{"column": 7, **given}, {"column": 8, **given}]
+    assert "7 given, 8 given of p" in run("info", "out.gz").out.decode()
     assert run("strip", "out.gz").out == ROWS
     again = run("annotate", "out.gz", "--scores", "p", "--replace", "4")
     assert (scores(again.out, 4), len(again.out.split(b" ||| ")[2].split())) == (scores(found, 6), 5)
@@ -107,7 +105,6 @@ def test_a_run_goes_on_with_the_same_scores_alone(run: Run, here: Path, monkeypa
         (("-m", "MODEL", "--log"), "--log says that --scores has logarithms; to choose what is written use --scale"),
         (("--scores", "-"), "two inputs are '-', standard input; name a file"),
         (("--scores", "table", "-o", "table"), "table"),
-        ((), "phrase-rescore-model"),
     ],
 )
 def test_options_that_do_not_fit(run: Run, here: Path, model_dir: str, more: tuple[str, ...], said: str) -> None:

@@ -72,7 +72,7 @@ READERS = {  # {bad} is the bad file, {good} a folder of good ones, {out} where 
     "train --source-vocab": f"train {{good}}/table -m {{out}} {TINY} --source-vocab {{bad}}",
     "annotate": "annotate {bad} -m {model} -o {out}",
     "annotate --expect-rows": "annotate {good}/table -m {model} -o {out} --expect-rows {bad}",
-    "strip": "strip {bad} --columns 1 --force -o {out}", "info": "info {bad}",
+    "strip": "strip {bad} --columns 1 -o {out}", "info": "info {bad}",
     "moses-ini": "moses-ini {bad} --table {good}/table -o {out}",
     "moses-ini --table": "moses-ini {good}/moses.ini --table {bad} -o {out}",
     "evaluate REF": "evaluate --set dev {bad} a={good}/text", "evaluate OUT": "evaluate --set dev {good}/text a={bad}",
@@ -158,8 +158,8 @@ WRITERS = {
     "annotate": "annotate {good}/table -m {model} -o {out} --columns-json {good}/c",
     "annotate --columns-json": "annotate {good}/table -m {model} -o {good}/o --columns-json {out}",
     "annotate --dropped": "annotate {good}/spoilt -m {model} -o {good}/o --on-bad-row drop --dropped {out}",
-    "strip": "strip {good}/table --columns 1 --force -o {out}",
-    "moses-ini": "moses-ini {good}/moses.ini --table {good}/table --own-columns -o {out}",
+    "strip": "strip {good}/table --columns 1 -o {out}",
+    "moses-ini": "moses-ini {good}/moses.ini --table {good}/table --columns 1 -o {out}",
 }
 every_writer = pytest.mark.parametrize("command", WRITERS)
 
@@ -228,7 +228,7 @@ def test_a_full_device(run: Run, model_dir: str, writing: Path, command: str) ->
 def test_closed_standard_streams(tmp_path: Path, closed: str, status: int, said: bytes) -> None:
     """As some schedulers leave them. No file that is opened then takes their place."""
     (tmp_path / "table").write_bytes(TABLE[:500].rpartition(b"\n")[0] + b"\n")
-    words = [sys.executable, "-m", "phrase_rescore", "strip", str(tmp_path / "table"), "--columns", "1", "--force", "-q"]
+    words = [sys.executable, "-m", "phrase_rescore", "strip", str(tmp_path / "table"), "--columns", "1", "-q"]
     done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *words], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (status, said)
     assert done.stdout.count(b"\n") == (0 if status else TABLE[:500].count(b"\n"))

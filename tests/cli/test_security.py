@@ -158,12 +158,12 @@ def test_a_model_that_is_loaded_runs_no_code(make_model: MakeModel, tmp_path: Pa
 
 def test_the_sidecar_of_a_stranger_does_not_command_the_terminal(run: Run, tmp_path: Path) -> None:
     (tmp_path / "table").write_bytes(TABLE)
-    column = {"column": 3, "feature": "log\x1b[2J", "model": "m\x1b]0;title\x07\n\u202e", "unit": "x"}
+    column = {"column": 3, "feature": "log_prob", "model": "m\x1b]0;title\x07\n\u202e", "unit": "x"}
     (tmp_path / "table.columns.json").write_text(json.dumps({"format_version": 1, "columns": [column]}))
     result = run("info", tmp_path / "table")
     assert result.status == 0
     line = next(line for line in result.out.decode().splitlines() if line.startswith("new columns"))
-    assert line == "new columns  3 log\\x1b[2J of m\\x1b]0;title\\x07\\n\\u202e"
+    assert line == "new columns  3 score of m\\x1b]0;title\\x07\\n\\u202e"
 
 
 def test_temporary_files_are_ours_alone(tmp_path: Path) -> None:

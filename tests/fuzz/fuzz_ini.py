@@ -11,7 +11,7 @@ with atheris.instrument_imports(include=["phrase_rescore"]):
 
 from harness import fuzz, told
 
-COLUMNS = [ScoreColumn(5, "column 5", 1e-9, 0.5), ScoreColumn(6, "column 6", 1, 7.389056)]
+COLUMNS = [ScoreColumn(5, 1e-9, 0.5), ScoreColumn(6, 1, 7.389056)]
 WEIGHTS = [b"0.01", b"-0.01"]
 FEATURE = b"PhraseDictionaryMemory name=TranslationModel0 num-features=2 path=old.gz input-factor=0 output-factor=0"
 WEIGHT = b"[weight]\nTranslationModel0= 0.2 0.2\nWordPenalty0= -1\n"

@@ -11,22 +11,26 @@ import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import RescoreError
-    from phrase_rescore.moses.columns import TableColumns, read_sidecar, sidecar_path
+    from phrase_rescore.moses.columns import TableColumns
+    from phrase_rescore.moses.sidecar import read_sidecar, sidecar_path
 
 from harness import ODD_VALUES, SEPARATOR, fuzz_files, mutate_json, told, workplace
 
-NAMES = (("log_prob", "natural log p(target | source), EOS included"), ("unknown_words", "number of unknown words"))
-ODD = (*ODD_VALUES, 4, 5, 6, "5", "log_prob", "unknown_words")
+VERSIONS = {  # of the sidecar: what it says of a score and of a count
+    1: (
+        {"feature": "log_prob", "unit": "natural log p(target | source), EOS included"},
+        {"feature": "unknown_words", "unit": "number of unknown words"},
+    ),
+    2: ({"kind": "score", "scale": "log", "predicts": "target"}, {"kind": "count", "scale": "log", "side": "both"}),
+}
+ODD = (*ODD_VALUES, 4, 5, 6, "5", "log_prob", "unknown_words", "score", "count", "given", "source")
 
 
-def annotated(own: int, models: int) -> bytes:
-    """A table and what annotate wrote before the sidecar named its table, which is still read."""
-    columns = [
-        {"column": own + 1 + i, "feature": NAMES[i % 2][0], "model": f"rnn|{i // 2}", "unit": NAMES[i % 2][1]}
-        for i in range(2 * models)
-    ]
+def annotated(own: int, models: int, version: int) -> bytes:
+    """A table and what annotate wrote beside it, without the digest of the table."""
+    columns = [{"column": own + 1 + i, "model": f"rnn|{i // 2}", **VERSIONS[version][i % 2]} for i in range(2 * models)]
     row = b"a ||| b |||" + b" 0.5" * own + b" 0.5 2.718282" * models + b"\n"
-    return row * 2 + SEPARATOR + json.dumps({"format_version": 1, "columns": columns}, indent=2).encode() + b"\n"
+    return row * 2 + SEPARATOR + json.dumps({"format_version": version, "columns": columns}, indent=2).encode() + b"\n"
 
 
 def mutate_sidecar(data: bytes, chance: random.Random) -> bytes:
@@ -45,10 +49,10 @@ def main() -> None:
             return
         for column in own or ():
             assert 1 <= column.column <= len(columns)
-            for text in (column.feature, column.model, column.unit):
+            for text in (column.kind, column.model, column.title):
                 assert text.isprintable(), text
 
-    seeds = [annotated(own, models) for own, models in ((0, 1), (4, 1), (2, 2))]
+    seeds = [annotated(own, models, version) for own, models in ((0, 1), (4, 1), (2, 2)) for version in VERSIONS]
     fuzz_files(folder, ("table", sidecar_path("table")), check, seeds, 4096, ((1, mutate_sidecar),))
 
 

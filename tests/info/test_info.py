@@ -157,9 +157,10 @@ def test_columns_that_annotate_added(run: Run, tmp_path: Path, table: Path, mode
     assert run("annotate", table, "-m", model_dir, "-o", out, "-q").status == 0
     signature = load(model_dir).signature
     line = line_of(report(run, out), "new columns")
-    assert all(fact in line for fact in ("5 ", "6 ", signature))
-    assert [(column["column"], column["model"]) for column in described(run, out)["our_columns"]] == [
-        (5, signature), (6, signature),
+    assert all(fact in line for fact in ("5 score", "6 count", signature))
+    columns = [(column["column"], column["kind"], column["model"]) for column in described(run, out)["our_columns"]]
+    assert columns == [
+        (5, "score", signature), (6, "count", signature),
     ]  # fmt: skip
     Path(f"{out}.columns.json").rename(f"{table}.columns.json")
     assert f"{table}.columns.json: belongs to another table" in run("info", table).err

@@ -107,7 +107,7 @@ def test_annotate_and_strip(run: Run, model_dir: str, tmp_path: Path, case: Host
     result = run("annotate", table, "-m", model_dir, "-o", out)
     if case.refused:
         assert result == (1, b"", f"phrase-rescore: error: {table}:2: {case.refused}\n")
-        assert run("strip", table, "--columns", 1, "--force", "-o", stripped) == result
+        assert run("strip", table, "--columns", 1, "-o", stripped) == result
         assert run("annotate", table, "-m", model_dir, "-o", out, "--on-bad-row", "drop").status == 0
         assert (tmp_path / "out.gz.dropped").read_bytes() == case.row + b"\n"
         kept = lines_of(GOOD, GOOD)
@@ -159,7 +159,7 @@ def test_no_final_newline(run: Run, model_dir: str, tmp_path: Path, row: bytes) 
     annotated = run("annotate", "-", "-m", model_dir, stdin=lines_of(row) + row)
     assert annotated.out.count(b"\n") == 1
     assert not annotated.out.endswith(b"\n")
-    assert run("strip", "-", "--columns", 2, "--force", stdin=annotated.out).out == lines_of(row) + row
+    assert run("strip", "-", "--columns", 2, stdin=annotated.out).out == lines_of(row) + row
     assert json.loads(run("info", "-", "--json", stdin=lines_of(row) + row).out)["rows"] == 2
     (tmp_path / "table").write_bytes(lines_of(row) + row.replace(b"das", b"haus"))
     assert run("train", tmp_path / "table", "-m", tmp_path / "model", *TINY).status == 0
@@ -253,7 +253,7 @@ def test_line_numbers_and_bytes_are_right_where_blocks_are_cut_by_bytes(run: Run
     assert run("annotate", table, "-m", model_dir, "-o", out).status == 0
     assert run("strip", out, "--columns", 2).out == table.read_bytes()
     table.write_bytes(lines_of(*[long] * 9, b"bad"))
-    for command in (["annotate", table, "-m", model_dir], ["strip", table, "--columns", 1, "--force"]):
+    for command in (["annotate", table, "-m", model_dir], ["strip", table, "--columns", 1]):
         assert f"{table}:10: 1 field in 'bad'" in run(*command).err
     assert run("train", table, "-m", tmp_path / "model", *TINY).last_line.startswith(f"phrase-rescore: error: {table}:10: ")
     assert json.loads(run("info", table, "--json").out)["problems"][0]["first_line"] == 10
@@ -269,7 +269,7 @@ def test_a_row_without_end_is_no_row(run: Run, model_dir: str, tmp_path: Path, d
         said = f"phrase-rescore: error: {table}:2: a row of more than 0 MiB; is this text with a row a line?\n"
         commands = [
             ["annotate", table, "-m", model_dir, "-o", out, "--overwrite", "--on-bad-row", drop],
-            ["strip", table, "--columns", 1, "--force", "-o", out, "--overwrite"],
+            ["strip", table, "--columns", 1, "-o", out, "--overwrite"],
             ["train", table, "-m", tmp_path / "model", *TINY, "--overwrite", "--on-bad-row", drop], ["info", table],
         ]  # fmt: skip
         for command in commands:

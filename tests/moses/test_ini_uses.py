@@ -1,12 +1,13 @@
 """``moses-ini`` and all that knows a table's number of scores, its weights or its file beside its own line."""
 
-import json
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 from conftest import Run
+
+from phrase_rescore.moses.sidecar import AddedColumn, format_sidecar
 
 T = "PhraseDictionaryMemory name=TM0 num-features=4 path=old input-factor=0 output-factor=0"
 U = T.replace("TM0", "TM1").replace("old", "./old")
@@ -87,7 +88,14 @@ CHANGES = {  # kind: an ini, and what becomes of its parts
 def table(tmp_path: Path) -> Path:
     (tmp_path / "old").write_text(ROWS.replace(" 0.25 1 ", " ").replace(" 0.25 2.718282 ", " "))
     (tmp_path / "new").write_text(ROWS)
+    describe(tmp_path / "new", 5, 6)
     return tmp_path / "new"
+
+
+def describe(table: Path, *numbers: int) -> None:
+    """Write the sidecar of a table with these new columns."""
+    columns = [AddedColumn(number, "count" if number == 6 else "score", "exp", "m") for number in numbers]
+    Path(f"{table}.columns.json").write_text(format_sidecar(columns))
 
 
 def call(run: Run, table: Path, text: str, *options: object) -> tuple[int, str, str]:
@@ -183,29 +191,37 @@ def test_ranges_are_those_of_the_group(run: Run, table: Path) -> None:
 
 def test_a_table_without_new_columns_is_refused(run: Run, table: Path) -> None:
     old = table.with_name("old")
-    found = "4 score columns, none from a model, but TM0 has num-features=4; pass the table that annotate wrote"
-    assert call(run, old, ini()) == (1, "", f"phrase-rescore: error: {old}: {found}\n")
+    status, out, err = call(run, old, ini())
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert f"error: {old}: no {old}.columns.json" in err
+    assert "--columns K" in err
 
 
-@pytest.mark.parametrize("last", ["2.718", "1", "0.5", "0.5 0.5", "1 0.5 1"])
-def test_own_scores_that_the_ini_does_not_count_are_refused(run: Run, table: Path, last: str) -> None:
-    table.write_text(ROWS.replace("0.25 1 ", f"{last} ").replace("0.25 2.718282 ", f"{last} "))
-    status, out, err = call(run, table, ini())
-    assert (status, out) == (1, "")
-    assert ": column 5 " in err
-    assert call(run, table, ini(), "--weights", ",".join(["0.1"] * len(last.split())))[:2] == (1, "")
-    assert call(run, table, ini(), "--own-columns")[0] == 0
+def test_without_a_sidecar_the_last_columns_are_new_as_asked_for(run: Run, table: Path) -> None:
+    """Whatever they look like: a penalty, two counts."""
+    Path(f"{table}.columns.json").unlink()
+    assert call(run, table, ini())[:2] == (1, "")
+    expected = call(run, table, ini(), "--columns", 2)[1]
+    assert "num-features=6" in expected
+    assert "TM0= 1 2 3 4 0.04 0" in expected
+    assert call(run, table, expected, "--columns", 2)[:2] == (0, expected), "nothing is new any more"
+    for wrong in (1, 3):
+        status, out, err = call(run, table, ini(), "--columns", wrong)
+        assert (status, out) == (1, "")
+        assert f"--columns {wrong}, but TM0 has num-features=4; give --columns 2 if" in err
+    status, out, err = call(run, table, ini(), "--columns", 6)
+    assert (status, out) == (2, "")
+    assert "--columns 6 would leave none" in err
 
 
 def test_the_sidecar_says_which_columns_are_new(run: Run, table: Path) -> None:
-    def columns(*numbers: int) -> None:
-        of = [{"column": n, "feature": "log_prob", "model": "m", "unit": "probability"} for n in numbers]
-        Path(f"{table}.columns.json").write_text(json.dumps({"format_version": 1, "columns": of}))
-
-    columns(6)
-    assert ": column 5 is not from a model, but TM0 has num-features=4; " in call(run, table, ini())[2]
-    columns(5, 6)
-    assert call(run, table, ini())[0] == 0
+    describe(table, 6)
+    for options, status in (((), 1), (("--columns", 2), 2)):
+        found = call(run, table, ini(), *options)
+        assert found[:2] == (status, "")
+        assert f"column 5 is not one that {table}.columns.json names" in found[2]
+    describe(table, 5, 6)
+    assert call(run, table, ini()) == call(run, table, ini(), "--columns", 2)
     five = ini(T.replace("=4", "=5"), "TM0= 1 1 1 1 1")
     assert ": column 5 is a model's, as column 6, but TM0 has num-features=5; " in call(run, table, five)[2]
 

@@ -1,4 +1,4 @@
-"""The bytes of the columns, worked by hand: probabilities, exp of counts, clamps, and each feature by itself."""
+"""The bytes of the columns, worked by hand; which columns of a table are its own, and which look like those of annotate."""
 
 import math
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from phrase_rescore.errors import OptionError
-from phrase_rescore.moses.columns import ColumnFormat, TableColumns, format_sidecar
-from phrase_rescore.moses.table import parse_row
+from phrase_rescore.errors import InputError, OptionError
+from phrase_rescore.moses.columns import ColumnFormat, TableColumns, looks_annotated
+from phrase_rescore.moses.sidecar import AddedColumn, format_sidecar
 
 LOG_P = np.array([math.log(0.5), -1000.0, 0.25, math.log(1e-3)])  # one below the clamp, one a rounding error above 1
 UNKNOWN = [0, 1, 2, 100]
@@ -28,27 +28,68 @@ def test_columns_by_hand(settings: dict[str, object], columns: list[bytes]) -> N
     assert ColumnFormat(**settings).columns(LOG_P, UNKNOWN) == columns  # type: ignore[arg-type]
 
 
-def test_a_fourth_column_of_ones_is_not_named_as_moses_s() -> None:
-    """It may be a count of unknown words after two scores, whose sidecar is lost."""
-    rows = [parse_row(b"a ||| b ||| 0.1 0.2 %b 1" % p) for p in (b"0.5", b"0.25")]
-    assert [column.name for column in TableColumns.of("-", rows).columns] == ["column 1", "column 2", "column 3", "column 4"]
+E, E2 = 2.718282, 7.389056
+
+
+@pytest.mark.parametrize(
+    ("rows", "looks"),
+    [
+        ([[0.5, 0.1, 1.0], [0.5, 1.0, E]], True),  # the count varies
+        ([[0.5, -2.5, 0.0], [0.5, 0.0, 3.0]], True),  # logarithms
+        ([[0.5, 0.1, 1.0], [0.5, 0.2, 1.0]], False),  # a penalty is always the same
+        ([[0.5, 0.5, 0.5, 0.5, 0.1, 1.0]] * 2, True),  # unless Moses' four scores come first
+        ([[0.5, 0.5, 0.5, 0.1, 1.0]] * 2, False),
+        ([[0.5, 0.5, 0.5, 0.5, 0.1, 2.718]] * 2, False),  # Moses' own constant
+        ([[0.5, 0.5, 0.5, 0.5, 0.1, E2]] * 2, True),
+        ([[0.5, 0.5, 0.5, 0.5, 1.1, E2]] * 2, False),
+        ([[0.5, 0.5, 0.5, 0.5, 0.1, 0.5]] * 2, False),  # no count is below 0
+        ([[0.5, -2.5, 0.5], [0.5, 0.0, 3.0]], False),
+        ([[0.5, -2.5, -1.0], [0.5, 0.0, 3.0]], False),
+        ([[0.5, -2.5, 1.0], [0.5, 0.1, E]], False),  # of two scales
+        ([[0.1, 1.0], [0.2, E]], False),  # some column must be the table's own
+    ],
+)
+def test_what_looks_annotated(rows: list[list[float]], looks: bool) -> None:
+    assert looks_annotated(np.array(rows)) is looks
+    assert not looks_annotated(np.array(rows)[:0])
+
+
+def columns_of(folder: Path, own: int, added: list[AddedColumn] | None) -> TableColumns:
+    """The columns of a table that has so many of its own before those that its sidecar names."""
+    table = str(folder / "table")
+    if added is not None:
+        Path(f"{table}.columns.json").write_text(format_sidecar(added))
+    return TableColumns.of(table, np.full((2, own + len(added or ())), 0.5))
 
 
 @pytest.mark.parametrize(("own", "phi"), [(1, 1), (2, 2), (3, 3), (4, 3), (5, 3)])
-@pytest.mark.parametrize("scale", ["exp", "log"])
 @pytest.mark.parametrize("models", [0, 1, 2])
-def test_phi_is_a_column_of_the_table_s_own(tmp_path: Path, own: int, phi: int, scale: str, models: int) -> None:
+def test_phi_is_a_column_of_the_table_s_own(tmp_path: Path, own: int, phi: int, models: int) -> None:
     """UnsupervisedMT's tables have φ(s|t) φ(t|s); Moses' sample model has one score."""
-    form = ColumnFormat(scale=scale)
-    added = form.columns(np.log([0.5, 0.01, 0.2]), [0, 1, 0])
-    rows = [parse_row(b"a ||| b |||" + b" 0.1" * own + columns * models) for columns in added]
-    table = str(tmp_path / "table")
-    sidecar = Path(f"{table}.columns.json")
-    sidecar.write_text(format_sidecar(form, own, [("m", ("source", "target"))] * models))
-    for columns in (TableColumns.of(table, rows), sidecar.unlink(), TableColumns.of(table, rows)):
-        if columns is not None:
-            assert (columns.phi().number, columns.phi(inverse=True).number) == (phi, 1)
-            assert columns.phi(own).number == own
-            for number in range(own + 1, own + 2 * models + 1):
-                with pytest.raises(OptionError, match=f"--phi-column {number}: column {number} of .* a model's; give one of"):
-                    columns.phi(number)
+    columns = columns_of(tmp_path, own, ColumnFormat().described(own + 1, [("m", ("source", "target"))] * models, ()))
+    assert (columns.phi().number, columns.phi(inverse=True).number) == (phi, 1)
+    assert columns.phi(own).number == own
+    for number in range(own + 1, own + 2 * models + 2):
+        with pytest.raises(OptionError, match=f"--phi-column {number}: "):
+            columns.phi(number)
+
+
+def test_columns_that_the_sidecar_names(tmp_path: Path) -> None:
+    form = ColumnFormat(unknown_side="input", scale="log")
+    added = form.described(3, [("one", ("target", "source")), ("other", ("source", "target"))], ["folder/p"])
+    assert added == [
+        AddedColumn(3, "score", "log", "one", predicts="source"), AddedColumn(4, "count", "log", "one", side="target"),
+        AddedColumn(5, "score", "log", "other", predicts="target"), AddedColumn(6, "count", "log", "other", side="source"),
+        AddedColumn(7, "given", "log", "p"),
+    ]  # fmt: skip
+    columns = columns_of(tmp_path, 2, added)
+    assert [str(column) for column in columns.columns] == [
+        "1", "2", "3 (p(s|t))", "4 (unknown)", "5 (p(t|s))", "6 (unknown)", "7 (p)",
+    ]  # fmt: skip
+    assert [column.is_log for column in columns.columns] == [False] * 2 + [True] * 5
+    scores = [columns.score(model) for model in ("one", "other", "another")]
+    assert [score and score.number for score in scores] == [3, 5, 5], "the model's own, else one that predicts targets"
+    assert [column.number for column in columns.last_added()] == [3, 4, 5, 6, 7]
+    assert columns_of(tmp_path, 2, added[:1]).last_added()[0].number == 3
+    with pytest.raises(InputError, match="column 7 of a table that has 6"):
+        TableColumns.of(str(tmp_path / "table"), np.ones((1, 6))) if columns_of(tmp_path, 2, added) else None

@@ -273,12 +273,12 @@ def jobs(inputs: Path, out: Path, rows: int) -> Iterator[Job]:
     yield job("train", train, ("--resume",), (), result="model")
     yield job("train --overwrite", [*train, "--overwrite"], ("--resume",), (), result="model", older=model)
     yield job(
-        "strip", ["strip", str(inputs / "annotated.gz"), "--columns", "2", "--force", *over, str(out / "{}" / "out.gz")],
+        "strip", ["strip", str(inputs / "annotated.gz"), "--columns", "2", *over, str(out / "{}" / "out.gz")],
         result="out.gz", older={"out.gz": older["out.gz"]},
     )  # fmt: skip
     yield job(
         "moses-ini",
-        ["moses-ini", str(inputs / "moses.ini"), "--table", str(inputs / "annotated.gz"), "--own-columns", *over,
+        ["moses-ini", str(inputs / "moses.ini"), "--table", str(inputs / "annotated.gz"), "--columns", "2", *over,
          str(out / "{}" / "moses.ini")],
         result="moses.ini", older={"moses.ini": b"what stood there\n"},
     )  # fmt: skip
