@@ -29,7 +29,7 @@ def evaluation(results: Path, runs: dict[str, list[str]]) -> str:
         outputs = [f"{system}={','.join(f'{system}.{n}.{name}' for n in of_system)}" for system, of_system in runs.items()]
         command += ["--set", name, *outputs]
     lines = subprocess.run(command, cwd=results, stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()
-    noise = [line for line in lines if line.startswith(("- noise, ", "- detectable, "))]
+    noise = [line for line in lines if line.startswith("- noise, ")]
     return "\n".join([*noise, "", *(line for line in lines if line not in noise)])
 
 

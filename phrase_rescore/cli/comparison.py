@@ -87,7 +87,7 @@ def evaluate(sets: tuple[SetFiles, ...], form: str, quiet: bool, **asked: Any) -
 
     RUNS. Every tuning ends with other weights. Give the outputs of several tuning runs of one system with commas between: the
     table has their mean and standard deviation. The notes below it have the noise of tuning: the standard deviation pooled
-    over all systems, and the smallest true difference that this number of runs detects.
+    over all systems.
 
     STATISTICS. OUT may be a file that --statistics wrote. It has the counts from which all figures follow, and no text. A
     set of such files needs no REF. Figures are the same to the digit.

@@ -5,30 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from typing import get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
-from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-from sacrebleu.metrics.ter import TER
 
 from phrase_rescore.errors import InputError
-from phrase_rescore.evaluation.corpora import Segments, Text, read_lines, read_text
+from phrase_rescore.evaluation.corpora import Text, read_lines, read_text
+from phrase_rescore.evaluation.metrics import METRICS, Counts, Metric, Segments, sacrebleu_version
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.outputs import atomic_output, gzip_member
 from phrase_rescore.messages import counted, shown
 from phrase_rescore.moses.tokenizer import sacremoses_version
 from phrase_rescore.ranges import EXAMPLES, SAMPLES, TEST_SEEDS, Checked, ranged
 
-METRICS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}  # and what sacrebleu calls their scores
 _UNSPACED = {"zh": "zh", "ja": "char"}  # 13a finds no words in them
-
-Counts = NDArray[np.float64]  # (segments, width), as sacrebleu lays them out
 
 FORMAT, VERSION = "phrase-rescore segment statistics", 2
 _BEGINNING = json.dumps({"format": FORMAT}).removesuffix("}").encode() + b","
@@ -72,22 +64,16 @@ class EvaluationSettings(Checked):
         """What the scored text is."""
         return "as it is" if self.detokenize is None else f"detokenized by sacremoses ({self.detokenize}), escapes undone"
 
-    def make_metrics(self, number: int, references: Sequence[Segments] = ()) -> dict[str, Metric]:
-        """Make sacrebleu's metrics, by the names of their scores; without the references they only turn counts into scores."""
-        made: dict[str, Callable[..., Metric]] = {
-            # force: no message about points that stand apart; we warn ourselves
-            "bleu": lambda **given: BLEU(tokenize=self.tokenization, lowercase=self.lowercase, force=True, **given),
-            "chrf": lambda **given: CHRF(lowercase=self.lowercase, **given),
-            "ter": TER,
+    def make_metrics(self, references: Sequence[Segments] = ()) -> dict[str, Metric]:
+        """Make the metrics, by the names of their scores."""
+        return {
+            METRICS[name]: Metric(name, references, tokenize=self.tokenization, lowercase=self.lowercase)
+            for name in self.metrics
         }
-        metrics = {METRICS[name]: made[name](references=references or None) for name in self.metrics}
-        for metric in metrics.values():
-            metric.num_refs = number  # which the signature has
-        return metrics
 
     def signatures(self, references: int) -> dict[str, str]:
         """Return the signatures of scores against this number of references, by the names of the scores."""
-        return {name: str(metric.get_signature()) for name, metric in self.make_metrics(references).items()}
+        return {name: metric.signature(references) for name, metric in self.make_metrics().items()}
 
 
 @dataclass(frozen=True)
@@ -113,7 +99,7 @@ class Basis:
         sha256 = hashlib.sha256(text.encode()).hexdigest()
         scored = settings.tokenization, settings.detokenize, settings.lowercase
         by = None if settings.detokenize is None else sacremoses_version()
-        return cls(len(references[0]), len(references), sha256, *scored, signatures, version("sacrebleu"), by)
+        return cls(len(references[0]), len(references), sha256, *scored, signatures, sacrebleu_version(), by)
 
     def names(self) -> list[str]:
         """Return the names of the columns of a file."""
@@ -133,8 +119,7 @@ class OutputStatistics:
     @classmethod
     def of(cls, output: Segments, metrics: Mapping[str, Metric], basis: Basis) -> OutputStatistics:
         """Count an output by metrics that have their references."""
-        counts = {name: np.array(metric._extract_corpus_statistics(output, None), float) for name, metric in metrics.items()}
-        return cls(basis, counts)
+        return cls(basis, {name: metric.counts(output) for name, metric in metrics.items()})
 
 
 def write_statistics(path: str, statistics: OutputStatistics) -> None:

@@ -9,28 +9,17 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from itertools import chain
 from typing import Any
 
 import numpy as np
-from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU
 
 from phrase_rescore.errors import InputError, OptionError
-from phrase_rescore.evaluation.corpora import (
-    USAGE,
-    Segments,
-    SetFiles,
-    Text,
-    check_lines,
-    check_source,
-    read_lines,
-    segments_of,
-)
-from phrase_rescore.evaluation.counts import METRICS, Basis, EvaluationSettings, OutputStatistics, read_output, write_statistics
+from phrase_rescore.evaluation.corpora import USAGE, SetFiles, Text, check_lines, check_source, read_lines, segments_of
+from phrase_rescore.evaluation.counts import Basis, EvaluationSettings, OutputStatistics, read_output, write_statistics
 from phrase_rescore.evaluation.examples import Examples, make_examples
-from phrase_rescore.evaluation.significance import Noise, Scorer, bootstrap_p_values, pooled, randomization_p_values
+from phrase_rescore.evaluation.metrics import METRICS, Metric, Segments, sacrebleu_version
+from phrase_rescore.evaluation.significance import Noise, bootstrap_p_values, pooled, randomization_p_values
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.paths import Path, check_apart, check_one_stream
 from phrase_rescore.messages import printable, shown
@@ -71,12 +60,6 @@ class SetScores:
         """Return the noise of tuning by metric; nothing if every system has one run."""
         found = {metric: pooled(of[metric].runs for of in self.systems.values()) for metric in self.signatures}
         return {metric: noise for metric, noise in found.items() if noise}
-
-    def comparisons(self, baseline: str) -> list[tuple[int, int]]:
-        """Return how many runs are compared with how many of the baseline; where none are, several are taken with as many."""
-        runs = {system: len(paths) for system, paths in self.files.systems.items()}
-        pairs = {(n, runs[baseline]) for system, n in runs.items() if system != baseline} if baseline in runs else set()
-        return sorted(pairs or {(n, n) for n in runs.values() if n > 1})
 
 
 @dataclass(frozen=True)
@@ -130,7 +113,7 @@ class _Set:
 
     def scores(self, baseline: str, on_output: Callable[[], object], path: Path | None, sources: Segments | None) -> SetScores:
         """Score every output, and compare the systems with the baseline; write the statistics of the only output."""
-        settings, metrics = self.settings, self.settings.make_metrics(self.basis.references, self.references)
+        settings, metrics = self.settings, self.settings.make_metrics(self.references)
         count_once = functools.cache(lambda text: OutputStatistics.of(text, metrics, self.basis))  # TER takes seconds
 
         def counted(run: Segments | OutputStatistics) -> OutputStatistics:
@@ -138,14 +121,13 @@ class _Set:
             return run if isinstance(run, OutputStatistics) else count_once(run)
 
         def score(name: str, runs: Sequence[OutputStatistics]) -> SystemScore:
-            scores = [metrics[name]._aggregate_and_compute(run.counts[name].tolist()).score for run in runs]
-            return SystemScore(tuple(map(float, scores)))
+            return SystemScore(tuple(metrics[name].score_of(run.counts[name]) for run in runs))
 
         outputs = {system: [counted(run) for run in runs] for system, runs in self.outputs.items()}
         if path is not None:
             write_statistics(os.fspath(path), next(iter(outputs.values()))[0])
         systems = {system: {name: score(name, runs) for name in metrics} for system, runs in outputs.items()}
-        base, scorers, seed = outputs.pop(baseline, []), [_scorer(metric) for metric in metrics.values()], settings.seed
+        base, scorers, seed = outputs.pop(baseline, []), [metric.score for metric in metrics.values()], settings.seed
         for system, own in outputs.items() if base else ():
             by_bootstrap = dict[str, float]()
             if len(base) == len(own) == 1:
@@ -164,10 +146,8 @@ class _Set:
         self, baseline: str, system: str, base: OutputStatistics, own: OutputStatistics, sources: Segments | None
     ) -> Examples:
         """Return examples of the first runs of both systems, whose counts these are."""
-        metric = BLEU(force=True, effective_order=True)  # without the orders that a segment is too short for
-        bleu = [
-            [metric._compute_score_from_stats(row).score for row in of["BLEU"].tolist()] for of in (base.counts, own.counts)
-        ]
+        metric = Metric("bleu", effective_order=True)
+        bleu = [list(map(metric.score, counted.counts["BLEU"].tolist())) for counted in (base, own)]
         one, other = (self.texts[self.files.systems[name][0]] for name in (baseline, system))
         return make_examples(self.settings.examples, list(zip(*bleu, strict=True)), sources, self.references, (one, other))
 
@@ -195,7 +175,7 @@ def _check_scoring(basis: Basis, name: str, settings: EvaluationSettings) -> Ite
         if basis.signatures[metric].rpartition("|version:")[0] != signature.rpartition("|version:")[0]:
             found = f"{metric} is {printable(basis.signatures[metric], 200)} there and {signature} here"
             raise InputError(name, found, "give the same --tokenize and --lowercase")
-    if basis.sacrebleu != (installed := version("sacrebleu")):
+    if basis.sacrebleu != (installed := sacrebleu_version()):
         yield f"made with sacrebleu {printable(basis.sacrebleu)}, but {installed} is installed; figures may differ"
     if basis.detokenize is not None and basis.sacremoses != (installed := sacremoses_version()):
         by = "Moses' rules" if basis.sacremoses is None else f"sacremoses {printable(basis.sacremoses)}"
@@ -228,10 +208,6 @@ def _warnings(reference: str, looks: Mapping[str, Look], settings: EvaluationSet
         yield reference, f"{found}; add --tokenize none or --detokenize LANG"
     if "bleu" in settings.metrics and its.tokenized is False and tokenization == "none":
         yield reference, "not tokenized, but BLEU takes text between blanks for words; add --tokenize 13a"
-
-
-def _scorer(metric: Metric) -> Scorer:
-    return lambda sums: float(metric._compute_score_from_stats(sums).score)
 
 
 def evaluate(

@@ -4,9 +4,7 @@ J. Clark, C. Dyer, A. Lavie, N. Smith: Better Hypothesis Testing for Statistical
 every segment are shuffled among all runs of both systems, and the difference of the mean scores is measured again. Ties count;
 MultEval and sacrebleu count larger differences only, and two equal systems get the smallest p there is.
 
-The noise of tuning: all systems have one standard deviation s over runs. Means of K1 and K2 runs differ with the standard error
-s sqrt(1/K1 + 1/K2). A two-sided t test at 0.05 finds a true difference of (t_0.975 + t_0.8) standard errors four times in five
-(H. Bloom: Minimum Detectable Effects, Evaluation Review 19, 1995).
+The noise of tuning is the standard deviation of a score over runs, one for all systems.
 """
 
 import math
@@ -16,12 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sacrebleu.metrics.base import Metric
+
+from phrase_rescore.evaluation.metrics import Metric
 
 Statistics = NDArray[np.float64]
 Scorer = Callable[[list[float]], float]
 
-LEVEL, POWER = 0.05, 0.8  # of the two-sided t test; the chance that it finds the difference
+LEVEL = 0.05  # p below which a difference is called one
 _ROOM = 1 << 22  # numbers of the largest array
 _ROUNDING = 1e-9  # of a mean of scores, which are at most a few hundred
 
@@ -70,9 +69,9 @@ def bootstrap_p_values(
     found = {}
     for name, metric in metrics.items():
         pair = [counts[name].astype(np.float32) for counts in (a, b)]
-        scores = [[metric._compute_score_from_stats(counts[some].sum(0)).score for some in resamples] for counts in pair]
+        scores = [[metric.score(counts[some].sum(0)) for some in resamples] for counts in pair]
         differences = np.abs(np.array(scores[1]) - np.array(scores[0]))
-        whole = [metric._aggregate_and_compute(counts[name].tolist()).score for counts in (a, b)]
+        whole = [metric.score_of(counts[name]) for counts in (a, b)]
         larger = int((differences - differences.mean() > abs(whole[0] - whole[1])).sum())
         found[name] = (larger + 1) / (samples + 1) if whole[0] != whole[1] else 1.0
     return found
@@ -84,11 +83,6 @@ class Noise:
 
     deviation: float
     freedom: int
-
-    def detectable(self, runs: int, others: int) -> float:
-        """Return the smallest true difference between systems that a comparison of so many runs finds."""
-        error = self.deviation * math.sqrt(1 / runs + 1 / others)
-        return (t_quantile(1 - LEVEL / 2, self.freedom) + t_quantile(POWER, self.freedom)) * error
 
 
 def pooled(systems: Iterable[Sequence[float]]) -> Noise | None:
@@ -102,21 +96,3 @@ def pooled(systems: Iterable[Sequence[float]]) -> Noise | None:
     if not freedom:
         return None
     return Noise(math.sqrt(sum((len(runs) - 1) * statistics.variance(runs) for runs in several) / freedom), freedom)
-
-
-def t_quantile(p: float, freedom: int) -> float:
-    """Return the quantile of Student's t, 0.5 <= p < 1, by bisection."""
-    low, high = 0.0, math.pi / 2
-    while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if _within(middle, freedom) < 2 * p - 1 else (low, middle)
-    return math.sqrt(freedom) * math.tan(low)
-
-
-def _within(angle: float, freedom: int) -> float:
-    """Return P(-t < T < t) of Student's t, t = sqrt(freedom) tan(angle) (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4)."""
-    odd, square = freedom % 2, math.cos(angle) ** 2
-    term, total = math.cos(angle) if odd else 1.0, 0.0
-    for n in range(freedom // 2):
-        total += term
-        term *= (2 * n + 1 + odd) / (2 * n + 2 + odd) * square
-    return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total

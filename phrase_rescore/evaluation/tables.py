@@ -8,7 +8,7 @@ from typing import Any
 from tabulate import tabulate
 
 from phrase_rescore.evaluation.run import Evaluation, SetScores, SystemScore
-from phrase_rescore.evaluation.significance import LEVEL, POWER, Noise
+from phrase_rescore.evaluation.significance import Noise
 from phrase_rescore.messages import counted
 
 
@@ -97,7 +97,7 @@ def _notes(result: Evaluation, mark: str) -> Iterator[tuple[str, str]]:
 def _noise(of_set: SetScores, baseline: str) -> Iterator[tuple[str, str]]:
     noise = of_set.noise()
     if not noise:
-        if of_set.comparisons(baseline):
+        if baseline in of_set.systems and len(of_set.systems) > 1:
             yield f"noise, {of_set.files.name}", "that of tuning is unknown from one run each; tune every system three times"
         return
 
@@ -107,10 +107,6 @@ def _noise(of_set: SetScores, baseline: str) -> Iterator[tuple[str, str]]:
     degrees = f"{counted(next(iter(noise.values())).freedom, 'degree')} of freedom"
     deviations = listed(of_metric.deviation for of_metric in noise.values())
     yield f"noise, {of_set.files.name}", f"standard deviation of tuning runs, pooled over systems: {deviations} ({degrees})"
-    for runs, others in of_set.comparisons(baseline):
-        found = listed(of_metric.detectable(runs, others) for of_metric in noise.values())
-        what = f"smallest true difference that {counted(runs, 'run')} against {others} detect"
-        yield f"detectable, {of_set.files.name}", f"{what}: {found} (two-sided {LEVEL:g}, power {POWER:g})"
 
 
 def _as_json(result: Evaluation) -> str:
@@ -120,17 +116,16 @@ def _as_json(result: Evaluation) -> str:
         found = {"mean": score.mean, "standard_deviation": score.deviation, "runs": score.runs}
         return found if score.difference is None else found | asdict(score)
 
-    def of_noise(noise: Noise, pairs: Sequence[tuple[int, int]]) -> dict[str, Any]:
-        detectable = [{"runs": pair, "difference": noise.detectable(*pair)} for pair in pairs]
-        return {"standard_deviation": noise.deviation, "degrees_of_freedom": noise.freedom, "detectable": detectable}
+    def of_noise(noise: Noise) -> dict[str, Any]:
+        return {"standard_deviation": noise.deviation, "degrees_of_freedom": noise.freedom}
 
     def of_set(scores: SetScores) -> dict[str, Any]:
-        pairs, files = scores.comparisons(result.baseline), scores.files
+        files = scores.files
         systems = [
             {"name": name, "outputs": files.systems[name], "scores": {metric: of_score(one) for metric, one in of.items()}}
             for name, of in scores.systems.items()
         ]
-        noise = {metric: of_noise(noise, pairs) for metric, noise in scores.noise().items()}
+        noise = {metric: of_noise(noise) for metric, noise in scores.noise().items()}
         found = {
             "name": files.name, "segments": scores.basis.segments, "references": files.references,
             "signatures": scores.signatures, "noise": noise, "systems": systems,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.errors import InputError, RowError
-from phrase_rescore.evaluation.corpora import Segments
-from phrase_rescore.evaluation.counts import EvaluationSettings
+from phrase_rescore.evaluation.metrics import Metric, Segments
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.messages import counted, printable
 from phrase_rescore.moses.hypotheses import Entry, map_entries, read_entries
@@ -42,26 +41,12 @@ class Lists(NamedTuple):
         return np.asarray(first[:, None] + np.where(number < sizes[:, None], number, 0))
 
 
-class Counter:
-    """Counts what BLEU is made of, as sacrebleu does."""
-
-    def __init__(self, references: Sequence[Segments], tokenize: str) -> None:
-        self._bleu: Any = EvaluationSettings(metrics=("bleu",), tokenize=tokenize).make_metrics(len(references))["BLEU"]
-        prepared = [[self._bleu._preprocess_segment(segment) for segment in segments] for segments in references]
-        self._references = [self._bleu._extract_reference_info(segments) for segments in zip(*prepared, strict=True)]
-
-    def __call__(self, segment: int, hypothesis: str) -> list[int]:
-        """Return the lengths of hypothesis and reference, the matches and the n-grams of one to four words."""
-        text = self._bleu._preprocess_segment(hypothesis)
-        return list(self._bleu._compute_segment_statistics(text, self._references[segment]))
-
-
 class Reader:
     """Reads lists of the same text into one, the same hypothesis with the same features once."""
 
     def __init__(self, references: Sequence[Segments], tokenize: str) -> None:
-        self._segments, self._count = len(references[0]), Counter(references, tokenize)
-        self._entries: dict[int, dict[tuple[str, tuple[float, ...]], tuple[list[int], float]]] = {}
+        self._segments, self._bleu = len(references[0]), Metric("bleu", references, tokenize=tokenize)
+        self._entries: dict[int, dict[tuple[str, tuple[float, ...]], tuple[list[float], float]]] = {}
         self.shape: dict[bytes, int] = {}  # how many values each label has
 
     def read(self, path: str, on_read: Progress | None) -> None:
@@ -89,7 +74,7 @@ class Reader:
         key = decoded(b" ".join(entry.hypothesis())), tuple(value for label in self.shape for value in found[label])
         entries = self._entries.setdefault(entry.segment, {})
         if key not in entries:
-            entries[key] = self._count(entry.segment, key[0]), entry.total()
+            entries[key] = self._bleu.segment_counts(entry.segment, key[0]), entry.total()
 
     def lists(self) -> Lists:
         """Return what was read."""

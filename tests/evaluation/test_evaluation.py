@@ -17,7 +17,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
 from phrase_rescore.evaluation.corpora import SetFiles
-from phrase_rescore.evaluation.counts import METRICS, EvaluationSettings
+from phrase_rescore.evaluation.counts import EvaluationSettings
+from phrase_rescore.evaluation.metrics import METRICS, Metric
 from phrase_rescore.evaluation.run import evaluate
 
 # fmt: off
@@ -177,13 +178,13 @@ def test_tokenization_fits_the_text() -> None:
 
 def test_each_output_is_measured_once(files: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Scores, bootstrap and randomization ask for the same statistics; TER's take seconds."""
-    extract, calls, done = BLEU._extract_corpus_statistics, [], []
+    count, calls, done = Metric.counts, [], []
 
-    def counted(self: BLEU, hypotheses: Any, references: Any) -> Any:
-        calls.append(hypotheses)
-        return extract(self, hypotheses, references)
+    def counted(self: Metric, output: tuple[str, ...]) -> Any:
+        calls.append(output)
+        return count(self, output)
 
-    monkeypatch.setattr(BLEU, "_extract_corpus_statistics", counted)
+    monkeypatch.setattr(Metric, "counts", counted)
     systems = {"a": (files["base"],), "b": (files["better"],), "c": (files["run1"], files["run2"])}
     evaluate([SetFiles("dev", (files["ref"],), systems)], metrics=("bleu",), samples=20, on_output=lambda: done.append(1))
     assert (len(calls), len(done)) == (4, 4)
@@ -215,19 +216,18 @@ a|b             difference       -10.00  +16.24
                 p bootstrap       0.050   0.050
                 p randomization   0.517   0.517
 
-dev               4 segments, 1 reference
-test              4 segments, 2 references
-TER, dev          nrefs:1|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:V; lower is better
-TER, test         nrefs:2|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:V; lower is better
-BLEU, dev         nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:V
-BLEU, test        nrefs:2|case:mixed|eff:no|tok:none|smooth:exp|version:V
-text              as it is
-±                 mean and standard deviation of tuning runs: a|b 2 on test
-noise, dev        that of tuning is unknown from one run each; tune every system three times
-noise, test       standard deviation of tuning runs, pooled over systems: TER 7.07, BLEU 11.48 (1 degree of freedom)
-detectable, test  smallest true difference that 2 runs against 2 detect: TER 99.58, BLEU 161.72 (two-sided 0.05, power 0.8)
-p bootstrap       sacrebleu's paired bootstrap, 200 resamples, seed 12345
-p randomization   approximate randomization (Clark et al. 2011), 200 shuffles, seed 12345
+dev              4 segments, 1 reference
+test             4 segments, 2 references
+TER, dev         nrefs:1|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:V; lower is better
+TER, test        nrefs:2|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:V; lower is better
+BLEU, dev        nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:V
+BLEU, test       nrefs:2|case:mixed|eff:no|tok:none|smooth:exp|version:V
+text             as it is
+±                mean and standard deviation of tuning runs: a|b 2 on test
+noise, dev       that of tuning is unknown from one run each; tune every system three times
+noise, test      standard deviation of tuning runs, pooled over systems: TER 7.07, BLEU 11.48 (1 degree of freedom)
+p bootstrap      sacrebleu's paired bootstrap, 200 resamples, seed 12345
+p randomization  approximate randomization (Clark et al. 2011), 200 shuffles, seed 12345
 """
 
 MARKDOWN = """\

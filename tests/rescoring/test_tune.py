@@ -9,7 +9,7 @@ from conftest import Run
 from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 
-from phrase_rescore.rescoring.lists import Counter
+from phrase_rescore.evaluation.metrics import Metric
 from phrase_rescore.rescoring.tune import Lists, best_step, bleu, gain_over, start_of, tuned
 
 REFERENCE = ("the house is small .", "a b c d", "e f g h")
@@ -79,7 +79,7 @@ def random_lists(segments: int = 9, entries: int = 8, features: int = 3, seed: i
 
 
 def arrays(lines: str, references: list[tuple[str, ...]]) -> Lists:
-    rows, count = [line.split(" ||| ") for line in lines.splitlines()], Counter(references, "none")
+    rows, count = [line.split(" ||| ") for line in lines.splitlines()], Metric("bleu", references).segment_counts
     return Lists(
         np.array([int(row[0]) for row in rows]),
         np.array([[float(word) for word in row[2].split() if not word.endswith("=")] for row in rows]),
@@ -95,7 +95,8 @@ RANDOM = [("the house is small . a", "a b the house is small") * 5, ("a house is
 def test_counts_and_scores_are_those_of_sacrebleu(tokenize: str) -> None:
     texts = ["", "the", "a a a a a b", "the house is small . a", "The house, is small...", "\u3000a b  the house is  ", "b"]
     references = [["the house is small . a"] * len(texts), ["a b the house is small, a a"] * len(texts)]
-    metric, count = BLEU(tokenize=tokenize, force=True), Counter(references, tokenize)
+    metric = BLEU(tokenize=tokenize, force=True)
+    count = Metric("bleu", references, tokenize=tokenize).segment_counts
     expected = metric._extract_corpus_statistics(texts, references)
     assert [count(i, text) for i, text in enumerate(texts)] == expected
     sums = np.array([*expected, np.sum(expected, 0), np.sum(expected[1:3], 0)], float)
