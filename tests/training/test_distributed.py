@@ -28,8 +28,9 @@ def ours_on_the_path(warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def of_one_and_two(warm_path: str, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Folders with the gradients of one process and of two."""
-    support, folders = ROOT / "tests" / "support", [tmp_path_factory.mktemp(name) for name in ("one", "two")]
-    script, path = str(support / "distributed_script.py"), f"{ROOT}{os.pathsep}{support}"
+    folders = [tmp_path_factory.mktemp(name) for name in ("one", "two")]
+    script = str(Path(__file__).with_name("distributed_script.py"))
+    path = f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'support'}"
     environment = {**os.environ, "PATH": warm_path, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     for launcher, folder in zip([(), TORCHRUN], folders, strict=True):
         line = [*launcher, "python", script, str(folder), *SIZES]
