@@ -1,134 +1,64 @@
 """The one list of kinds of files: whoever reads a table or a text asks it, and refuses what is of another kind.
 
-To add a kind, write a function that recognizes its rows and an entry of ``KINDS``.
+A new kind is an entry of ``KINDS``.
 """
 
 import codecs
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from phrase_rescore.errors import InputError
-from phrase_rescore.moses.table import BLANKS_AND_CR, NUMBER, is_non_terminal, is_number, split_fields, words
+from phrase_rescore.moses.table import BLANKS_AND_CR, NUMBER, SEPARATOR, is_number, split_fields, words
 
 JUDGED = 100  # rows
 POINT = re.compile(rb"\d+-\d+")
-_FEATURE = re.compile(rb"[^=]+=(?:%b)?|\w+:" % NUMBER)  # ``LM0=``, ``lm=-3.2`` as of Joshua and cdec, ``lm:`` of old Moses
-_ORIENTATIONS = frozenset(b"mono swap other nomono left right dleft dright noLeft noRight".split())  # extract-main.cpp
 _SECTION = re.compile(rb"\[(?:feature|weight|mapping|input-factors|ttable-file|lmodel-file|weight-[a-z]+)\]")
 _SUMS = {3: (3,), 6: (3,), 8: (4,), 4: (4, 2)}  # scores of a reordering table: of how many orientations (lexical-reordering)
 
 
-class Row:
-    """A row, without its newline, cut for those who recognize it."""
-
-    def __init__(self, row: bytes) -> None:
-        self.text = row.rstrip(b"\r\n")
-        self.fields = [words(field) for field in split_fields(self.text)]  # the words of each
-        self.first, self.second, self.third, self.fourth = [*self.fields, [], [], []][:4]
-        self.columns = self.text.split(b"\t")
-
-    @property
-    def has_fields(self) -> bool:
-        return len(self.fields) > 1
+def _one(*alternatives: bytes) -> bytes:
+    """Make the expression of one of the alternatives."""
+    return rb"(?:%b)" % b"|".join(alternatives)
 
 
-def _numbers(found: Sequence[bytes]) -> bool:
-    return bool(found) and all(map(is_number, found))
+def _all(word: bytes) -> bytes:
+    """Make the expression of words that are all like this."""
+    return rb"%b(?: %b)*+" % (word, word)
 
 
-def _points(found: Sequence[bytes]) -> bool:
-    return all(map(POINT.fullmatch, found))
+def _any(word: bytes) -> bytes:
+    """Make the expression of words of which one at least is like this."""
+    return rb"(?:.* )?%b(?: .*)?" % word
 
 
-def _sum_to_1(scores: Sequence[bytes]) -> bool:
-    """Tell whether numbers sum to 1 by the orientations of a reordering table."""
-    values = list(map(float, scores))
-    for n in _SUMS.get(len(values), ()):
-        sums = [sum(values[i : i + n]) for i in range(0, len(values), n)]
-        if all(abs(total - 1) < 1e-3 for total in sums):
-            return True
-    return False
+# Expressions of fields, whose words have single blanks between them
+_FIELD, _EMPTY = rb".*", rb""
+_NUMBERS, _POINTS = _all(NUMBER), _all(POINT.pattern)
+_FEATURE = _one(rb"[^= ]++=(?:%b)?" % NUMBER, rb"\w++:")  # ``LM0=``, ``lm=-3.2`` as of Joshua and cdec, ``lm:`` of old Moses
+_NON_TERMINAL = rb"\[[^ ]*\]"
+_ORIENTATION = _one(*b"mono swap other nomono left right dleft dright noLeft noRight".split())  # extract-main.cpp
+_NOT_TWO_NUMBERS = rb"(?!%b\t%b\Z)" % (NUMBER, NUMBER)  # which ``score`` writes
 
 
-def _nbest(row: Row) -> bool:
-    if len(row.fields) < 3:
-        return False
-    if len(row.first) == 1 and is_number(row.first[0]):
-        if any(map(_FEATURE.fullmatch, row.third + row.fourth)):
-            return True
-        if row.first[0].isdigit() and len(row.fields) == 4 and _numbers(row.third) and len(row.fourth) == 1:
-            return is_number(row.fourth[0]) is not None  # scores without labels, and a total
-    features = bool(row.second) and all(map(_FEATURE.fullmatch, row.second))
-    return features and len(row.fields) == 3 and _numbers(row.third)  # of Joshua, without the number
+class Form:
+    """How the rows of a kind look: an expression for each of their fields, which may be followed by more unless ``exact``."""
+
+    def __init__(self, *fields: bytes, exact: bool = False) -> None:
+        self._fields, self._exact = [re.compile(field, re.DOTALL) for field in fields], exact
+
+    def fits(self, fields: Sequence[bytes]) -> bool:
+        """Return whether a row has this form."""
+        if len(fields) < len(self._fields) or (self._exact and len(fields) > len(self._fields)):
+            return False
+        return all(form.fullmatch(field) for form, field in zip(self._fields, fields, strict=False))
 
 
-def _grammar(row: Row) -> bool:
-    return len(row.fields) > 2 and any(map(is_non_terminal, row.first + row.second))
-
-
-def _rules(row: Row) -> bool:
-    return _grammar(row) and _numbers(row.third)
-
-
-def _half(row: Row) -> bool:
-    if not row.third:
-        return len(row.fields) > 4 and _numbers(row.fourth)
-    return _points(row.third) and len(row.fourth) > 1 and is_number(row.fourth[1]) is not None
-
-
-def _extract(row: Row) -> bool:
-    return bool(row.third) and _points(row.third)
-
-
-def _orientations(row: Row) -> bool:
-    return bool(row.third) and _ORIENTATIONS.issuperset(row.third)
-
-
-def _table(row: Row) -> bool:
-    return _numbers(row.third)
-
-
-def _reordering(row: Row) -> bool:  # of one side; that of both has the rows of a table
-    return len(row.fields) == 2 and _numbers(row.second) and _sum_to_1(row.second)
-
-
-def _bitext(row: Row) -> bool:
-    return len(row.fields) == 2 and bool(row.first) and not all(map(is_number, row.second))
-
-
-def _binary(row: Row) -> bool:
-    return not row.has_fields and b"\0" in row.text
-
-
-def _tsv(row: Row) -> bool:
-    return len(row.columns) == 2 and not row.has_fields and not all(map(is_number, row.columns))  # ``score`` writes two numbers
-
-
-def _vocabulary(row: Row) -> bool:
-    return _tsv(row) and row.columns[1].strip().isdigit()
-
-
-def _vectors(row: Row) -> bool:
-    numbers = row.columns[1:] or row.first[1:]
-    return not row.has_fields and len(row.columns[1:] or row.first) > 2 and all(map(is_number, numbers))
-
-
-def _alignments(row: Row) -> bool:
-    of_giza = b"({" in row.first or row.text.startswith(b"# Sentence pair (")
-    return not row.has_fields and (of_giza or _points(row.first))
-
-
-def _lexicon(row: Row) -> bool:
-    if row.has_fields or len(row.first) != 3:
-        return False
-    return is_number(row.first[2]) is not None and b"." in row.first[2]
-
-
-def _text(row: Row) -> bool:
-    return not row.has_fields
+def _line(*alternatives: bytes) -> Form:
+    """Make the form of a row without separators, whose blanks and tabs are as they stand in it."""
+    return Form(_one(*alternatives), exact=True)
 
 
 class Kind(NamedTuple):
@@ -136,34 +66,44 @@ class Kind(NamedTuple):
 
     what: str
     advice: str = ""  # who takes it, or what does instead
-    is_row: Callable[[Row], bool] | None = None  # None: the file as a whole shows it, or its name
-    name: re.Pattern[str] | None = None  # what Moses calls such files
+    rows: tuple[Form, ...] = ()  # none: the file as a whole shows it, or its name
+    name: str | None = None  # the expression of what Moses calls such files
 
 
-KINDS = {  # a row is of the first that recognizes it
-    "nbest": Kind("an n-best list", "rescore takes it", _nbest),
-    "rules": Kind("a rule table of Moses, Hiero or syntax (non-terminals such as [X])", "info takes it", _rules),
-    "grammar": Kind("a grammar of Joshua or cdec (non-terminals such as [X])", "", _grammar),
-    "half": Kind("a half table (alignment before the scores)", "the consolidated phrase-table.gz is the right one", _half,
-                 re.compile(r"\bhalf\.(f2e|e2f)\b|\.half\b")),
-    "extract": Kind("an extract file (alignment where a table has scores)", "train takes it", _extract),
-    "orientations": Kind("a reordering extract file (mono, swap, other)", "train takes extract.sorted.gz", _orientations,
-                         re.compile(r"extract.*\.o(\.|$)")),
-    "table": Kind("a phrase table", "train, annotate and info take it", _table),
-    "reordering": Kind("a lexical reordering table (scores that sum to 1)", "", _reordering),
-    "bitext": Kind("pairs 'source ||| target' without scores", r"train takes them as TSV: sed 's/ *||| */\t/'", _bitext),
-    "binary": Kind("a binary file", "", _binary),
-    "vocabulary": Kind("a vocabulary file", "", _vocabulary),
-    "tsv": Kind("two-column TSV", "train takes it", _tsv),
-    "vectors": Kind("vectors of words or phrases", "", _vectors),
-    "alignments": Kind("a file of word alignments", "", _alignments),
-    "lexicon": Kind("a lexical translation table (two words and a number)", "", _lexicon),
-    "text": Kind("text without '|||', such as a corpus", "train-lm, train-nmt and score-lm take sentences", _text),
+KINDS = {  # a row is of the first that it fits
+    "nbest": Kind("an n-best list", "rescore takes it", (
+        Form(NUMBER, _FIELD, _any(_FEATURE)), Form(NUMBER, _FIELD, _FIELD, _any(_FEATURE)),
+        Form(rb"\d+", _FIELD, _NUMBERS, NUMBER, exact=True), Form(_FIELD, _all(_FEATURE), _NUMBERS, exact=True))),
+    "rules": Kind("a rule table of Moses, Hiero or syntax (non-terminals such as [X])", "info takes it", (
+        Form(_any(_NON_TERMINAL), _FIELD, _NUMBERS), Form(_FIELD, _any(_NON_TERMINAL), _NUMBERS))),
+    "grammar": Kind("a grammar of Joshua or cdec (non-terminals such as [X])", "", (
+        Form(_any(_NON_TERMINAL), _FIELD, _FIELD), Form(_FIELD, _any(_NON_TERMINAL), _FIELD))),
+    "half": Kind("a half table (alignment before the scores)", "the consolidated phrase-table.gz is the right one", (
+        Form(_FIELD, _FIELD, _EMPTY, _NUMBERS, _FIELD), Form(_FIELD, _FIELD, _POINTS, rb"[^ ]+ %b(?: .*)?" % NUMBER)),
+        r"\bhalf\.(f2e|e2f)\b|\.half\b"),
+    "extract": Kind("an extract file (alignment where a table has scores)", "train takes it", (
+        Form(_FIELD, _FIELD, _POINTS),)),
+    "orientations": Kind("a reordering extract file (mono, swap, other)", "train takes extract.sorted.gz", (
+        Form(_FIELD, _FIELD, _all(_ORIENTATION)),), r"extract.*\.o(\.|$)"),
+    "table": Kind("a phrase table", "train, annotate and info take it", (Form(_FIELD, _FIELD, _NUMBERS),)),
+    "reordering": Kind("a lexical reordering table (scores that sum to 1)", "", (
+        Form(_FIELD, rb"%b(?: %b){2,7}" % (NUMBER, NUMBER), exact=True),)),  # that of both sides has the rows of a table
+    "bitext": Kind("pairs 'source ||| target' without scores", r"train takes them as TSV: sed 's/ *||| */\t/'", (
+        Form(rb".+", rb"(?!%b\Z).+" % _NUMBERS, exact=True),)),
+    "binary": Kind("a binary file", "", (_line(rb".*\0.*"),)),
+    "vocabulary": Kind("a vocabulary file", "", (_line(_NOT_TWO_NUMBERS + rb"[^\t]*\t *\d+ *"),)),
+    "tsv": Kind("two-column TSV", "train takes it", (_line(_NOT_TWO_NUMBERS + rb"[^\t]*\t[^\t]*"),)),
+    "vectors": Kind("vectors of words or phrases", "", (
+        _line(rb"[^\t]*(?:\t%b){3,}" % NUMBER, rb" *[^ \t]+(?: +%b){2,} *" % NUMBER),)),
+    "alignments": Kind("a file of word alignments", "", (
+        _line(rb"(?:.* )?\(\{ .*", rb"# Sentence pair \(.*", _POINTS + rb" *"),)),  # the first two of GIZA++
+    "lexicon": Kind("a lexical translation table (two words and a number)", "", (
+        _line(rb"[^ \t]+ [^ \t]+ (?=[^ ]*\.)%b" % NUMBER),)),
+    "text": Kind("text without '|||', such as a corpus", "train-lm, train-nmt and score-lm take sentences", (_line(rb".*"),)),
     "ini": Kind("a moses.ini", "info and moses-ini take it"),
     "arpa": Kind("a language model, ARPA"),
     "utf-16": Kind("UTF-16", "iconv -f UTF-16 -t UTF-8 converts it"),
-    "inverse": Kind("an inverted file (target first)", "the file without '.inv' in its name is the right one", None,
-                    re.compile(r"\.inv\b")),
+    "inverse": Kind("an inverted file (target first)", "the file without '.inv' in its name is the right one", (), r"\.inv\b"),
 }  # fmt: skip
 
 
@@ -196,7 +136,7 @@ def check_kind(name: str, rows: Sequence[bytes], wanted: Wanted) -> str | None:
 def check_name(path: str, wanted: Wanted) -> None:
     """Raise InputError for the names that Moses gives to files of other kinds, whose rows may look right."""
     for kind in KINDS.values():
-        if kind.name and kind.name.search(os.path.basename(path)):
+        if kind.name and re.search(kind.name, os.path.basename(path)):
             raise _refused(path, "has the name of", kind, wanted)
 
 
@@ -211,46 +151,64 @@ def kind_of_file(rows: Sequence[bytes], least_text: float = 0.9) -> str | None:
     Most rows decide, so a phrase table with some words in brackets is not taken for a rule table. But rows without fields
     may be damage: it is text if ``least_text`` of its rows look so.
     """
-    judged = [Row(row) for row in rows[:JUDGED] if row.strip()]
+    judged = [_fields_of(row) for row in rows[:JUDGED] if row.strip()]
     if special := _kind_of_whole(judged):
         return special
-    votes = Counter(kind for row in judged if (kind := kind_of_row(row)))
+    votes = Counter(kind for fields in judged if (kind := _kind_of_row(fields)))
     if votes["text"] < least_text * votes.total():
         del votes["text"]
     best = max(votes, key=lambda kind: (votes[kind], kind == "table"), default=None)  # of equals the first
-    return _kind_of_table([row for row in judged if len(row.fields) > 2]) if best == "table" else best
+    return _kind_of_table([fields for fields in judged if len(fields) > 2]) if best == "table" else best
 
 
-def kind_of_row(row: Row) -> str | None:
-    """Return the kind of file that has such rows: a key of KINDS; None if unknown."""
-    return next((name for name, kind in KINDS.items() if kind.is_row and kind.is_row(row)), None)
+def _fields_of(row: bytes) -> list[bytes]:
+    """Cut a row into fields with single blanks between their words; a row without separators stays as it is."""
+    text = row.rstrip(b"\r\n")
+    if SEPARATOR not in text:
+        return [text]
+    return [b" ".join(words(field)) for field in split_fields(text)]
 
 
-def _kind_of_whole(rows: Sequence[Row]) -> str | None:
-    """Recognize a file by a single row of it."""
-    if rows and rows[0].text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    lines = [row.text.partition(b"#")[0].strip(BLANKS_AND_CR) for row in rows]
-    if any(row.has_fields for row in rows):
+def _kind_of_row(fields: Sequence[bytes]) -> str | None:
+    return next((name for name, kind in KINDS.items() if any(form.fits(fields) for form in kind.rows)), None)
+
+
+def _kind_of_whole(rows: Sequence[Sequence[bytes]]) -> str | None:
+    """Recognize a file by a single row of it, which has no fields."""
+    if any(len(fields) > 1 for fields in rows):
         return None
+    if rows and rows[0][0].startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    lines = [line.partition(b"#")[0].strip(BLANKS_AND_CR) for (line,) in rows]
     if b"".join(lines)[:1] == b"[" and any(map(_SECTION.fullmatch, lines)):
         return "ini"
     return "arpa" if b"\\data\\" in lines else None
 
 
-def _kind_of_table(rows: Sequence[Row]) -> str:
+def _kind_of_table(rows: Sequence[Sequence[bytes]]) -> str:
     """Tell a phrase table from other files that have numbers in their third field."""
-    if any(len(row.fields) > 3 for row in rows):
+    if any(len(fields) > 3 for fields in rows):
         return "table"
-    scores = [row.third for row in rows]
+    scores = [fields[2].split() for fields in rows]
     alike = len(scores[0]) == 4 and len(set(map(tuple, scores))) < 5  # which, as a 1 in every row, could be anything's
-    are_shares = not alike and all(_numbers(of_row) and _sum_to_1(of_row) for of_row in scores)
-    if are_shares and any(max(map(float, of_row)) < 0.99 for of_row in scores):
+    if not alike and all(map(_sum_to_1, scores)) and any(max(map(float, of_row)) < 0.99 for of_row in scores):
         return "reordering"
-    numbered = all(len(row.first) == 1 and row.first[0].isdigit() for row in rows)
-    if numbered and sum(len(row.second) for row in rows) > 3 * len(rows):
+    numbered = all(fields[0].isdigit() for fields in rows)
+    if numbered and sum(len(fields[1].split()) for fields in rows) > 3 * len(rows):
         return "nbest"  # numbers of segments, sentences and totals
     return "table"
+
+
+def _sum_to_1(scores: Sequence[bytes]) -> bool:
+    """Tell whether these are numbers that sum to 1 by the orientations of a reordering table."""
+    if not all(map(is_number, scores)):
+        return False
+    values = list(map(float, scores))
+    for n in _SUMS.get(len(values), ()):
+        sums = [sum(values[i : i + n]) for i in range(0, len(values), n)]
+        if all(abs(total - 1) < 1e-3 for total in sums):
+            return True
+    return False
 
 
 _FOLDERS = {  # by a file that it has: what it is, and what to do
