@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from inputs import encode, fresh_task, paper_model
+from inputs import encode, fresh_task, paper_model, source_of
 from macs import shared
 
 from phrase_rescore import annotate
 from phrase_rescore.annotation.pipeline import GPU_BLOCK_ROWS
 from phrase_rescore.annotation.run import AnnotateObserver
+from phrase_rescore.data.pair_store import PairStore
 from phrase_rescore.files.inputs import open_input
 from phrase_rescore.rnn.checkpoint import save
-from phrase_rescore.rnn.config import PRESETS, Data
-from phrase_rescore.rnn.prepare import PairSource, PairStore
+from phrase_rescore.rnn.config import PRESETS
 from phrase_rescore.runtime import prepare, set_tf32, usable_cores
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.loop import Trainer
@@ -123,8 +123,7 @@ def main() -> None:
                 whole, steady = annotated(many, model, Path(scratch, f"{size}.{precision}.gz"), device, precision)
                 share = steady * flop / peaks[precision] / 1e12
                 report(annotate=size, precision=precision, rows_s=whole, steady=steady, mflop_row=flop / 1e6, share=share)
-        data = Data(pairs_dir=str(pairs))
-        store = PairSource([str(some)], str(pairs), data, usable_cores()).prepare(Observer())
+        store = source_of([str(some)], str(pairs), str(pairs)).prepare(Observer())
         for size, precision, batch in product(NETWORKS, precisions, map(int, options.batches.split(","))):
             pairs_s = trained(store, size, device, precision, batch, options.seconds)
             report(train=size, precision=precision, minibatch=batch, pairs_s=pairs_s)

@@ -20,14 +20,14 @@ import torch
 from bench_training import PLAIN_BATCH, PlainTrainer
 from inputs import fresh_task, stored_pairs
 
+from phrase_rescore.data.pair_store import PairStore
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.config import PRESETS, TrainingConfig
-from phrase_rescore.rnn.prepare import PairStore
-from phrase_rescore.rnn.task import PhrasePairTask
 from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.loop import Trainer
+from phrase_rescore.training.pair_task import PairTask
 
 EVALUATED = 256
 
@@ -47,7 +47,7 @@ def train_plain(store: PairStore, config: TrainingConfig, seconds: float, rate: 
     model = fresh_task(store, config).module
     plain = PlainTrainer(Checkpoint(model, store.src_vocab, store.tgt_vocab, (0.1, 0.1), {}, "benchmark"))
     schedule = replace(config.recipe, learning_rate=rate)
-    batches = PhrasePairTask(model, store.train, store.held_out, PLAIN_BATCH, seed=1).batches(0)
+    batches = PairTask(model, store.train, store.held_out, PLAIN_BATCH, seed=1).batches(0)
     start, steps = time.perf_counter(), 0
     while (done := (time.perf_counter() - start) / seconds) < 1.0:
         for group in plain.optimizer.param_groups:

@@ -24,8 +24,8 @@ from plain import PlainScorer
 
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.rnn.checkpoint import Checkpoint
-from phrase_rescore.rnn.task import PhrasePairTask
 from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
+from phrase_rescore.training.pair_task import PairTask
 from phrase_rescore.training.processes import Gradients
 
 PLAIN_BATCH = 64
@@ -60,7 +60,7 @@ class OurTrainer:
     ) -> None:
         self.module = copy.deepcopy(checkpoint.model).requires_grad_(True)
         self.module.loss_dtype = dtype
-        self.task = PhrasePairTask(self.module, pairs, pairs.take(np.arange(0)), batch, seed=1)
+        self.task = PairTask(self.module, pairs, pairs.take(np.arange(0)), batch, seed=1)
         self.gradients = Gradients(self.module, self.task.loss, cores)
         self.parameters = list(self.module.parameters())
         self.optimizer = torch.optim.Adam(self.parameters, lr=1e-3, fused=True)

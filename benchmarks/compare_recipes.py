@@ -18,11 +18,11 @@ import torch
 from inputs import fresh_task, stored_pairs
 from torch import nn
 
+from phrase_rescore.data.pair_store import PairStore
 from phrase_rescore.rnn.config import PRESETS, TrainingConfig
-from phrase_rescore.rnn.prepare import PairStore
 from phrase_rescore.runtime import prepare, usable_cores
 from phrase_rescore.training.config import Recipe
-from phrase_rescore.training.loop import Trainer, make_optimizer
+from phrase_rescore.training.loop import Trainer
 
 DEFAULT = PRESETS["default"]
 NEVER = 10**12
@@ -31,7 +31,7 @@ NEVER = 10**12
 @dataclass(frozen=True)
 class Candidate:
     config: TrainingConfig = DEFAULT
-    optimizer: Callable[[Recipe, nn.Module], torch.optim.Optimizer] = make_optimizer
+    optimizer: Callable[[Recipe, nn.Module], torch.optim.Optimizer] | None = None  # None: that of its recipe
 
 
 def weight_decay(recipe: Recipe, module: nn.Module) -> torch.optim.Optimizer:
@@ -75,7 +75,8 @@ def run(candidate: Candidate, store: PairStore, limits: dict[str, Any], seed: in
     config = candidate.config.override(seed=seed, eval_every=NEVER, **limits)
     task, recipe = fresh_task(store, config), config.recipe
     trainer = Trainer(task, recipe, threads=usable_cores())
-    trainer.optimizer = candidate.optimizer(recipe, task.module)
+    if candidate.optimizer:
+        trainer.optimizer = candidate.optimizer(recipe, task.module)
     outcome = trainer.fit()
     assert outcome.best
     return {"steps": outcome.steps, "pairs": outcome.steps * recipe.batch_size, "loss": outcome.best["loss"]}

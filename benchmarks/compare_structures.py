@@ -17,11 +17,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from inputs import source_of
+
 from phrase_rescore import annotate
+from phrase_rescore.data.pair_store import PairStore
 from phrase_rescore.files.inputs import open_input
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.config import TrainingConfig
-from phrase_rescore.rnn.prepare import PairSource, PairStore
 from phrase_rescore.rnn.scorer import Scorer
 from phrase_rescore.rnn.train import train_pairs
 from phrase_rescore.runtime import usable_cores
@@ -88,7 +90,7 @@ def main() -> None:
         if not model.exists():
             resume = model.with_name(f"{name}.training").exists()
             train_pairs([str(options.table)], str(model), config.override(resume=resume), Observer())
-        checkpoint, store = load(str(model)), PairSource([str(options.table)], str(model), config.data, options.threads).find()
+        checkpoint, store = load(str(model)), source_of([str(options.table)], str(model), config.pairs.pairs_dir).find()
         assert store is not None
         training, lengths = checkpoint.training, by_length(checkpoint, store)
         rate = rows_a_second(options.table, model, options.folder / f"{name}.out")

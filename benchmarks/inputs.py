@@ -8,18 +8,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from phrase_rescore.data.pair_store import LAYOUT, PairStore
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.vocabulary import most_frequent
 from phrase_rescore.files.inputs import open_input
 from phrase_rescore.moses.table import parse_row
+from phrase_rescore.progress import Listener
 from phrase_rescore.rnn.checkpoint import Checkpoint
-from phrase_rescore.rnn.config import PRESETS, Data, TrainingConfig
+from phrase_rescore.rnn.config import PRESETS, TrainingConfig
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
-from phrase_rescore.rnn.prepare import LAYOUT, PairSource, PairStore
-from phrase_rescore.rnn.task import PhrasePairTask
-from phrase_rescore.rnn.train import make_task
-from phrase_rescore.runtime import usable_cores
+from phrase_rescore.rnn.train import make_task, phrase_training
 from phrase_rescore.training.config import Observer
+from phrase_rescore.training.pair_task import PairTask
+from phrase_rescore.training.session import Source
 
 ROOT = Path(__file__).resolve().parents[1]
 REAL = ROOT.parent / "shared" / "data" / "en-fr" / "phrase-table.gz"
@@ -70,17 +71,22 @@ def encode(rows: list[bytes], checkpoint: Checkpoint) -> EncodedPairs:
     )
 
 
+def source_of(inputs: list[str], model_dir: str, pairs_dir: str | None = None) -> Source[PairStore]:
+    """The pairs of inputs as `phrase-rescore train` prepares them."""
+    return phrase_training(inputs, model_dir, TrainingConfig().override(pairs_dir=pairs_dir, device="cpu")).source
+
+
 def stored_pairs(directory: str) -> PairStore:
     """Open what `phrase-rescore train` keeps in MODEL_DIR.pairs; if there is nothing, prepare the table's pairs there."""
     summary = Path(directory, "pairs.json")
     if not Path(directory).exists():
-        return PairSource([str(table())], directory, Data(pairs_dir=directory), usable_cores()).prepare(Observer())
+        return source_of([str(table())], directory, directory).prepare(Observer())
     store = LAYOUT.open(directory, json.loads(summary.read_text())["fingerprint"]) if summary.exists() else None
     if store is None:
         raise SystemExit(f"{directory}: no prepared pairs of this version")
     return store
 
 
-def fresh_task(store: PairStore, config: TrainingConfig) -> PhrasePairTask:
+def fresh_task(store: PairStore, config: TrainingConfig) -> PairTask:
     """A model and its pairs as `phrase-rescore train` begins with on a CPU."""
-    return make_task(store, config.override(device="cpu"), print)
+    return make_task(store, config.override(device="cpu"), Listener(print, print))

@@ -4,8 +4,8 @@ Tables of W e, W' e and O_y e count as free.
 """
 
 from phrase_rescore.data.ragged import EncodedPairs, Ragged, distinct_phrases, prefix_levels
-from phrase_rescore.rnn.cells import CELLS
-from phrase_rescore.rnn.network import ENCODERS, POOL, ModelConfig
+from phrase_rescore.rnn.config import ENCODERS
+from phrase_rescore.rnn.network import CELLS, POOL, ModelConfig
 
 
 def unshared(config: ModelConfig, pairs: EncodedPairs) -> int:

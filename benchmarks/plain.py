@@ -11,7 +11,8 @@ from torch.nn.functional import linear
 
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.vocabulary import EOS
-from phrase_rescore.rnn.network import ENCODERS, RNNEncoderDecoder
+from phrase_rescore.rnn.config import ENCODERS
+from phrase_rescore.rnn.network import RNNEncoderDecoder
 
 BATCH = 256
 GATES = {"gru": ("_z", "_r", ""), "lstm": ("_i", "_f", "_g", "_o"), "rnn": ("",)}

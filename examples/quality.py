@@ -23,6 +23,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from phrase_rescore.data.pair_store import HeldOut
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.sorting import sorted_pairs
 from phrase_rescore.data.vocabulary import EOS, FIRST_WORD
@@ -30,10 +31,9 @@ from phrase_rescore.files.inputs import open_input
 from phrase_rescore.moses.pairs import read_pair_blocks
 from phrase_rescore.moses.table import WHOLE, parse_row
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
-from phrase_rescore.rnn.prepare import HeldOut
 from phrase_rescore.rnn.scorer import Scorer
-from phrase_rescore.rnn.task import with_other_sources
 from phrase_rescore.runtime import prepare, usable_cores
+from phrase_rescore.training.pair_task import with_other_sources
 
 
 def transitions(targets: Ragged) -> tuple[np.ndarray, np.ndarray]:

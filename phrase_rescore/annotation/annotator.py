@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from phrase_rescore.annotation.pipeline import FIT_ROWS, GZIP_LEVEL, JUDGED_AHEAD
-from phrase_rescore.data.vocabulary import UNK
+from phrase_rescore.data.vocabulary import SIDES, UNK
 from phrase_rescore.errors import InputError, ModelError
 from phrase_rescore.files.inputs import Block
 from phrase_rescore.files.outputs import gzip_member
@@ -26,7 +26,7 @@ from phrase_rescore.moses.columns import MAX_COUNT, MIN_LOG_P, ColumnFormat
 from phrase_rescore.moses.table import TableBlock, parse_block
 from phrase_rescore.nn.storage import CONFIG
 from phrase_rescore.ranges import BLOCK_ROWS, JOBS, THREADS, Checked, ranged
-from phrase_rescore.rnn.checkpoint import SIDES, Checkpoint, load
+from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.scorer import Scorer
 from phrase_rescore.runtime import use_threads
 

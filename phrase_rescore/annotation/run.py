@@ -14,7 +14,7 @@ from typing import Any
 from phrase_rescore._version import __version__
 from phrase_rescore.annotation import pipeline
 from phrase_rescore.annotation.annotator import AnnotateOptions, Annotator, SignedModel, Statistics, Summary, checkpoint_of
-from phrase_rescore.data.vocabulary import factor_counts, fit_warnings
+from phrase_rescore.data.vocabulary import SIDES, factor_counts, fit_warnings
 from phrase_rescore.errors import InputError, OptionError, RescoreError
 from phrase_rescore.files.inputs import BLOCK_BYTES, Block, count_rows, display_name, open_input, read_blocks
 from phrase_rescore.files.outputs import atomic_output
@@ -27,7 +27,6 @@ from phrase_rescore.moses.sidecar import AddedColumn, format_sidecar, sidecar_pa
 from phrase_rescore.moses.table import score_values
 from phrase_rescore.progress import Listener, Progress, silent
 from phrase_rescore.ranges import TABLE_ROWS, check
-from phrase_rescore.rnn.checkpoint import SIDES
 from phrase_rescore.runtime import check_precision, prepare, resolve_devices, usable_cores
 
 

@@ -18,6 +18,8 @@ from phrase_rescore.moses.text import escape, unescape
 EOS = 0  # ends every phrase
 UNK = 1  # stands for every word outside the shortlist
 FIRST_WORD = 2
+SIDES = ("source", "target")
+SOURCE_VOCAB, TARGET_VOCAB = "source.vocab", "target.vocab"  # the files of their words
 MOSTLY, _TELLING = 0.5, 4  # share of unknown words from which sides may be swapped, and words of a side that it takes to tell
 FEW_KNOWN, LEAST_KNOWN = 0.9, 0.5  # shares of known words below which a given vocabulary is warned of, and refused
 
@@ -183,7 +185,7 @@ def factor_counts(counts: Counter[bytes], factor: int | None, side: str) -> Coun
 
 def fit_warnings(seen: Counts, vocabs: Vocabularies, unk_shares: tuple[float, float]) -> Iterator[str]:
     """Yield a line for each side with ``too_many_unknown`` among the words ``seen`` in a table, the source first."""
-    sides = zip(("source", "target"), seen, vocabs, vocabs[::-1], unk_shares, strict=True)
+    sides = zip(SIDES, seen, vocabs, vocabs[::-1], unk_shares, strict=True)
     for side, counts, vocab, other, in_training in sides:
         unknown = _unknown(counts, vocab)
         share = unknown.total() / max(counts.total(), 1)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from phrase_rescore.data.vocabulary import Vocabulary
+from phrase_rescore.data.vocabulary import SIDES, Vocabulary
 from phrase_rescore.info.table import labelled
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.checkpoint import LanguageModel
@@ -53,7 +53,7 @@ class ModelInfo:
             vocabularies = [("words", model.vocab, model.unk_share)]
         else:
             what, item, amounts = "model", "pair", ["distinct_pairs"]
-            sides = [f"{side} words" for side in checkpoint.SIDES]
+            sides = [f"{side} words" for side in SIDES]
             vocabularies = list(zip(sides, (model.src_vocab, model.tgt_vocab), model.unk_shares, strict=True))
         size = f"{numbers_of(model.model):,} in {weights['dtype']}, {counted(len(weights['files']), 'file')}"
         return [
@@ -83,7 +83,7 @@ def _network(model: Checkpoint | LanguageModel | Translation) -> tuple[str, str,
         network = "gru with attention, 2 layers, encoder bidirectional"
         return "p(target | source), of sentences", network, _sizes(model, "hidden", "embedding")
     config, (given, predicted) = model.model.config, model.sides
-    sides = zip(checkpoint.SIDES, model.factors, strict=True)
+    sides = zip(SIDES, model.factors, strict=True)
     read = [f"factor {factor} of the {side} words" for side, factor in sides if factor is not None]
     gives = f"p({predicted} | {given}), of {' and '.join(read) or 'whole words'}"
     network = f"{config.cell}, {counted(config.layers, 'layer')}, encoder {config.encoder}"

@@ -62,6 +62,14 @@ class TextStore:
     vocab: Vocabulary
     numbers: TextNumbers
 
+    def summary(self) -> dict[str, Any]:
+        """Return what the training summary of config.json says of the text."""
+        numbers = self.numbers
+        return {
+            "sentences": {"training": numbers.sentences, "held_out": numbers.held_out_sentences},
+            "words": {"training": numbers.words, "held_out": numbers.held_out_words},
+        }
+
 
 def prepare_text(
     directory: str, fingerprint: Fingerprint | None, sentences: Iterable[list[list[bytes]]],
@@ -168,6 +176,7 @@ class TextSource(Source[TextStore]):
 
     def __init__(self, inputs: Sequence[str], model_dir: str, text: Text) -> None:
         self.text, self._read = text, Sentences()
+        self.most_held_out = text.held_out if text.held_out_share else 0
         options = {name: getattr(text, name) for name in ("shortlist", "min_count", "held_out", "held_out_share")}
         fingerprint = fingerprint_of(inputs, (text.vocab,), **options, version=__version__)
         super().__init__(inputs, text.text_dir or beside(model_dir, "text"), fingerprint)

@@ -1,10 +1,10 @@
-"""Training a language model, the whole of ``phrase-rescore train-lm``."""
+"""Training a language model, ``phrase-rescore train-lm``."""
 
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,19 +15,20 @@ from phrase_rescore.data.prepared import unigram_log_probs
 from phrase_rescore.data.sampling import drawn_rows
 from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary, shared_rows
 from phrase_rescore.lm.checkpoint import LanguageModel, load, save
-from phrase_rescore.lm.config import LanguageModelConfig, Regularization
+from phrase_rescore.lm.config import LanguageModelConfig, LanguageModelNetwork, Regularization
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, Ngrams, initialise, ngrams_at
-from phrase_rescore.lm.prepare import TextSource
+from phrase_rescore.lm.prepare import TextSource, TextStore
 from phrase_rescore.nn.dropout import dropout
 from phrase_rescore.nn.softmax import LogNormaliser
+from phrase_rescore.progress import Listener, Say
 from phrase_rescore.training.config import Observer
-from phrase_rescore.training.loop import make_optimizer
-from phrase_rescore.training.session import Session, check_like, on_this_machine
+from phrase_rescore.training.run import Training, on_this_machine, train
+from phrase_rescore.training.session import check_like
 
 _EVALUATED = 1024  # n-grams at a time
 _SUMMARIZED = (
     "shortlist", "min_count", "preset", "dropout", "shorten", "self_normalize", "optimizer", "learning_rate", "objective",
-    "clip", "decay", "warm_up", "paper_initialisation", "batch_size", "precision", "seed", "max_steps",
+    "clip", "decay", "warm_up", "paper_initialisation", "batch_size", "precision", "seed", "max_steps", "max_seconds",
 )  # fmt: skip
 
 
@@ -113,54 +114,41 @@ def initialise_from(model: FeedforwardLM, vocab: Vocabulary, donor: LanguageMode
     return f"{len(here) - FIRST_WORD - 1:,} of {len(vocab.words):,} words start from the other model"
 
 
-def train_text(inputs: Sequence[str], model_dir: str, config: LanguageModelConfig, observer: Observer | None) -> LanguageModel:
-    """Train log p(word | the words before it) on all inputs; write and return the model. Raises RescoreError."""
-    config = on_this_machine(config)
-    text, network, regularization, start = config.text, config.network, config.regularization, config.start
-    with torch.device("meta"):  # raises OptionError before hours of preparing data
-        make_optimizer(config.recipe, FeedforwardLM(sizes(config, 3)))
-    config.recipe.check_held_out(min(text.held_out, int(text.held_out_share > 0)))
-    source = TextSource(inputs, model_dir, text)
-    identity = config.identity(network, regularization, start) | {"data": source.fingerprints[0], "shortlist": text.shortlist}
-
-    def check_start() -> None:
-        if start.init_from:
-            donor = load(start.init_from).model.config
-            wanted = replace(network, output=None if donor.tied else donor.output)
-            wanted = replace(wanted, order=donor.order, embedding=donor.embedding, hidden=donor.hidden)
-            check_like(network, wanted, ("order", "embedding", "hidden", "output"))
-
-    with Session(model_dir, config, identity, observer) as session:
-        store = session.prepare(source, check_start)
-        if store is None:
-            return load(model_dir)
-        recipe = session.limited(config.recipe, len(store.train), len(store.held_out))
-        model = FeedforwardLM(sizes(config, len(store.vocab)))
-        unigram = unigram_log_probs(store.train, len(store.vocab))
-        initialise(model, recipe.seed, paper=network.paper_initialisation, unigram=unigram)
-        if start.init_from:
-            session.observer.say(initialise_from(model, store.vocab, load(start.init_from)))
-        device, of_text = config.machine.device, (store.train, store.held_out)
-        task = NgramTask(model.to(device), *of_text, recipe.batch_size, recipe.seed, device, regularization)
-        with session.learned(task, recipe, evaluate_first=start.init_from is not None) as outcome:
-            log_z = centre(task)
-        numbers = store.numbers
-        summary = {
-            "inputs": [os.path.basename(path) for path in inputs],
-            "sentences": {"training": numbers.sentences, "held_out": numbers.held_out_sentences},
-            "words": {"training": numbers.words, "held_out": numbers.held_out_words},
-            **replace(config, recipe=recipe).summary(_SUMMARIZED),
-            **outcome.summary(recipe.passes(outcome.steps, len(task.ids))),
-            "log_z": log_z,
-            **({"init_from": os.path.basename(start.init_from)} if start.init_from else {}),
-        }
-        lm = LanguageModel(model.to("cpu"), store.vocab, numbers.unk, summary)
-        session.publish(lambda directory: save(lm, directory))
-    return lm
-
-
 def sizes(config: LanguageModelConfig, vocabulary: int) -> LanguageModelSizes:
     """Return the sizes of a network for this number of words."""
     chosen = config.network
     output = chosen.output or chosen.embedding
     return LanguageModelSizes(vocabulary, chosen.order, chosen.embedding, chosen.hidden, output, tied=chosen.output is None)
+
+
+def train_text(inputs: Sequence[str], model_dir: str, config: LanguageModelConfig, observer: Observer | None) -> LanguageModel:
+    """Train log p(word | the words before it) on all inputs; write and return the model. Raises RescoreError."""
+    config = on_this_machine(config)
+    text, network, recipe, device = config.text, config.network, config.recipe, config.machine.device
+    init_from = config.start.init_from
+
+    def check_start() -> None:
+        if init_from:
+            donor = load(init_from).model.config
+            wanted = LanguageModelNetwork(donor.order, donor.embedding, donor.hidden, None if donor.tied else donor.output)
+            check_like(network, wanted, ("order", "embedding", "hidden", "output"))
+
+    def task(store: TextStore, listener: Listener) -> NgramTask:
+        model = FeedforwardLM(sizes(config, len(store.vocab)))
+        unigram = unigram_log_probs(store.train, len(store.vocab))
+        initialise(model, recipe.seed, paper=network.paper_initialisation, unigram=unigram)
+        if init_from:
+            listener.say(initialise_from(model, store.vocab, load(init_from)))
+        data = store.train, store.held_out
+        return NgramTask(model.to(device), *data, recipe.batch_size, recipe.seed, device, config.regularization)
+
+    def measured(task: NgramTask, warn: Say) -> dict[str, Any]:
+        return {"log_z": centre(task)} | ({"init_from": os.path.basename(init_from)} if init_from else {})
+
+    def model(task: NgramTask, store: TextStore, summary: dict[str, Any]) -> LanguageModel:
+        return LanguageModel(task.module.to("cpu"), store.vocab, store.numbers.unk, summary)
+
+    source = TextSource(inputs, model_dir, text)
+    identity = config.identity(network, config.regularization, config.start) | {"shortlist": text.shortlist}
+    steps = task, measured, model, load, save, init_from, check_start
+    return train(Training(config, source, identity, _SUMMARIZED, *steps, warns_if_short=False), model_dir, observer)

@@ -3,11 +3,10 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from phrase_rescore.data.vocabulary import Vocabulary
+from phrase_rescore.data.vocabulary import SIDES, SOURCE_VOCAB, TARGET_VOCAB, Vocabulary
 from phrase_rescore.nmt.network import TranslationModel, TranslationSizes
 from phrase_rescore.nn import storage
 from phrase_rescore.nn.storage import Config, is_share, require
-from phrase_rescore.rnn.checkpoint import SIDES, SOURCE_VOCAB, TARGET_VOCAB
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 
 from phrase_rescore.ranges import Checked, Range, ranged
-from phrase_rescore.rnn.config import Data
-from phrase_rescore.training.config import LAYER_SIZES, Recipe, Settings
+from phrase_rescore.training.config import LAYER_SIZES, Pairs, Recipe, Settings
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class TranslationNetwork(Checked):
 class TranslationConfig(Settings):
     """All settings of the training of a translation model."""
 
-    data: Data = field(default_factory=lambda: Data(form="bitext", max_length=100))
+    pairs: Pairs = field(default_factory=lambda: Pairs(max_length=100))
     network: TranslationNetwork = field(default_factory=TranslationNetwork)
     recipe: Recipe = field(default_factory=lambda: Recipe(learning_rate=2e-3, batch_size=96, usual_epochs=10.0))
 

@@ -8,7 +8,7 @@ layer reads the words so far: h_t. It attends to the source, and a second layer 
     p(y_t) = softmax(E tanh(O [s_t, z_t, h_t] + b_O) + b)
 
 E are the target's embeddings, which are read too (Press and Wolf 2017). No h depends on a z, so all h of a sentence come first.
-The units are ``rnn.cells.ResetAfter`` (Cho et al. 2014), without a summary. Sizes: H units, E embedding, A annotation, K words;
+The units are ``nn.cells.ResetAfter`` (Cho et al. 2014), without a summary. Sizes: H units, E embedding, A annotation, K words;
 natural logs.
 """
 
@@ -23,11 +23,11 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
+from phrase_rescore.nn.cells import ResetAfter
 from phrase_rescore.nn.dropout import Drop, dropout
 from phrase_rescore.nn.linear import gathered_gradients, times
+from phrase_rescore.nn.packed import PackedSequences
 from phrase_rescore.nn.softmax import cross_entropy
-from phrase_rescore.rnn.cells import ResetAfter
-from phrase_rescore.rnn.network import PackedPhrases
 
 _INPUT = 4.0  # times an embedding is what a layer reads: the output wants small ones
 
@@ -60,7 +60,11 @@ class TranslationModel(nn.Module):
         self.b_G = nn.Parameter(torch.empty(config.tgt_vocabulary))
 
     def forward(
-        self, src: PackedPhrases, tgt: PackedPhrases, seed: Sequence[int] | None = None, left_out: Sequence[int] | None = None
+        self,
+        src: PackedSequences,
+        tgt: PackedSequences,
+        seed: Sequence[int] | None = None,
+        left_out: Sequence[int] | None = None,
     ) -> Tensor:
         """Return -Σ_n log p(y_n | x_n), a scalar in nats. Seeds: of the words that the softmax is over, of dropout."""
         drop, counts = dropout(self.dropout, left_out, self.b_G.device), tgt.counts
@@ -76,7 +80,7 @@ class TranslationModel(nn.Module):
             g = drop(self.output(s, z, h))
         return cross_entropy(g, self.tgt_embedding, self.b_G, tgt.ids, dtype=self.loss_dtype, seed=seed)
 
-    def annotations(self, src: PackedPhrases, drop: Drop = lambda x: x) -> tuple[Tensor, Tensor]:
+    def annotations(self, src: PackedSequences, drop: Drop = lambda x: x) -> tuple[Tensor, Tensor]:
         """Return the annotations a of sources in the order of their rows (n, T, A), and which are of words (n, T)."""
         counts, back = src.counts, src.backwards()
 
@@ -108,7 +112,7 @@ class TranslationModel(nn.Module):
 
 
 def _outputs(cell: nn.Module, x: Tensor, counts: Sequence[int]) -> Tensor:
-    """Return a cell's outputs for inputs (Σ counts, in), laid out as ``PackedPhrases`` lays out words: (Σ counts, H)."""
+    """Return a cell's outputs for inputs (Σ counts, in), laid out as ``PackedSequences`` lays out words: (Σ counts, H)."""
     assert isinstance(cell, ResetAfter)
     h, outputs = cell.b.new_zeros(counts[0], cell.hidden), []
     for row in cell.word_rows(x).split(list(counts)):

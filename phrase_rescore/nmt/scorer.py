@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from phrase_rescore.data.ragged import Ragged, prefix_levels
 from phrase_rescore.nmt.checkpoint import Translation
 from phrase_rescore.nmt.network import next_state
+from phrase_rescore.nn.packed import PackedSequences
 from phrase_rescore.nn.softmax import LogNormaliser
-from phrase_rescore.rnn.network import PackedPhrases
 from phrase_rescore.runtime import set_tf32
 
 
@@ -27,7 +27,7 @@ class SentenceScorer:
     def log_probs(self, source: Ragged, targets: Ragged) -> NDArray[np.float64]:
         """Return natural log p of n targets of the one source, EOS included: (n,). Neither has EOS."""
         model, config = self._model, self._model.config
-        annotations, there = model.annotations(PackedPhrases.of(source.with_eos(), self._device))
+        annotations, there = model.annotations(PackedSequences.of(source.with_eos(), self._device))
         total = np.zeros(len(targets))
         words = np.full(1, -1)  # of each prefix the last
         h = s = annotations.new_zeros(1, config.hidden)

@@ -13,16 +13,13 @@ from itertools import product
 from typing import Any
 
 from phrase_rescore.data.ragged import EncodedPairs
-from phrase_rescore.data.vocabulary import Vocabulary, factor_counts, refuse_swapped
+from phrase_rescore.data.vocabulary import SIDES, SOURCE_VOCAB, TARGET_VOCAB, Vocabulary, factor_counts, refuse_swapped
 from phrase_rescore.moses.table import WHOLE, Factors, select_factor, words
 from phrase_rescore.nn import storage
 from phrase_rescore.nn.storage import Config, as_json, is_share, is_whole, require
 from phrase_rescore.ranges import LAYERS
-from phrase_rescore.rnn.cells import CELLS
-from phrase_rescore.rnn.network import ENCODERS, ModelConfig, RNNEncoderDecoder
-
-SIDES = ("source", "target")
-SOURCE_VOCAB, TARGET_VOCAB = "source.vocab", "target.vocab"
+from phrase_rescore.rnn.config import ENCODERS
+from phrase_rescore.rnn.network import CELLS, ModelConfig, RNNEncoderDecoder
 
 _STRUCTURE = ("cell", "layers", "encoder")  # of ModelConfig: config.json has it under ``encoder`` and ``decoder``
 _KNOWN = f"knows cell {' or '.join(CELLS)}, layers {LAYERS.least} to {LAYERS.most}, encoder {' or '.join(ENCODERS)}"

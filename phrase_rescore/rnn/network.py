@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,21 +20,29 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from phrase_rescore.data.ragged import EncodedPairs, Ragged, distinct_phrases, prefix_levels
+from phrase_rescore.data.ragged import Ragged, prefix_levels
 from phrase_rescore.data.vocabulary import EOS
-from phrase_rescore.errors import OptionError
+from phrase_rescore.nn.cells import LSTM, RNN, RecurrentCell, ResetAfter, ResetBefore, Rows, Stack, rows_of, tanh
 from phrase_rescore.nn.linear import gathered_gradients, times
+from phrase_rescore.nn.packed import PackedSequences
 from phrase_rescore.nn.softmax import cross_entropy
-from phrase_rescore.rnn.cells import CELLS, Rows, Stack, rows_of, tanh
+from phrase_rescore.rnn.config import ENCODERS
 
+
+class CellPair(NamedTuple):
+    """The cells of both sides of a network."""
+
+    encoder: type[RecurrentCell]
+    decoder: type[RecurrentCell]
+
+
+CELLS = {"gru": CellPair(ResetBefore, ResetAfter), "lstm": CellPair(LSTM, LSTM), "rnn": CellPair(RNN, RNN)}
 POOL = 2  # numbers that a maxout unit takes the largest of
-# The encoders that ``--encoder`` names: of each stack, as its tensors are called, whether it reads the words from the last one
-ENCODERS = {"forward": {"forward": False}, "reversed": {"forward": True}, "bidirectional": {"forward": False, "backward": True}}
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The sizes of a network (vocabularies count EOS and UNK) and its structure; OptionError is raised if that is unknown."""
+    """The sizes of a network (vocabularies count EOS and UNK) and its structure."""
 
     src_vocabulary: int
     tgt_vocabulary: int
@@ -41,54 +50,9 @@ class ModelConfig:
     embedding: int
     maxout: int
     rank: int
-    cell: str = "gru"  # of encoder and decoder: one of cells.CELLS
+    cell: str = "gru"  # of encoder and decoder: one of CELLS
     layers: int = 1  # of encoder and decoder
     encoder: str = "forward"  # one of ENCODERS
-
-    def __post_init__(self) -> None:
-        for option, given, known in (("cell", self.cell, CELLS), ("encoder", self.encoder, ENCODERS)):
-            if given not in known:
-                raise OptionError(f"--{option} {given}: no such {option}; known are {', '.join(known)}")
-
-
-@dataclass(frozen=True)
-class PackedPhrases:
-    """Phrases laid out by position, longest first, so that step t works on its first ``counts[t]`` rows and on no padding."""
-
-    order: Tensor  # (n,) which phrase each row is
-    place: Tensor  # (n,) which row each phrase is; (m,) when m phrases share the rows
-    ids: Tensor  # (Σ counts,) words of step 0, then of step 1, …
-    counts: list[int]  # rows that have a word at step t; never rises
-
-    @classmethod
-    def of(cls, phrases: Ragged, device: torch.device | str = "cpu", which: NDArray[np.int64] | None = None) -> PackedPhrases:
-        """Pack phrases of at least one id each, which end in EOS. ``which`` (m,): the row of each of m phrases."""
-        lengths = phrases.lengths
-        order = np.argsort(-lengths, kind="stable")
-        counts = [int(np.count_nonzero(lengths > t)) for t in range(int(lengths.max()))]
-        ids = np.concatenate([phrases.ids[phrases.offsets[order[:n]] + t] for t, n in enumerate(counts)])
-        place = np.argsort(order)
-        arrays = (order, place if which is None else place[which], ids.astype(np.int64))
-        order_t, place_t, ids_t = (torch.from_numpy(array).to(device) for array in arrays)
-        return cls(order_t, place_t, ids_t, counts)
-
-    def reversed(self) -> PackedPhrases:
-        """Return the phrases with the words of each from the last one to the first, then EOS."""
-        return replace(self, ids=self.ids[self.backwards(eos_last=True)])
-
-    def backwards(self, eos_last: bool = False) -> Tensor:
-        """Return the places of each phrase's words, from EOS back to the first; ``eos_last``: EOS stays last. (Σ counts,)."""
-        step = np.repeat(np.arange(len(self.counts)), self.counts)  # of each word
-        row = np.concatenate([np.arange(n) for n in self.counts])
-        words = np.bincount(row)[row] - 1  # of its phrase
-        back = np.where(step < words, words - 1 - step, step) if eos_last else words - step
-        return torch.from_numpy(np.cumsum([0, *self.counts[:-1]])[back] + row).to(self.ids.device)
-
-
-def packed(pairs: EncodedPairs, device: torch.device | str = "cpu") -> tuple[PackedPhrases, PackedPhrases]:
-    """Pack source and target phrases for the network, with EOS. Pairs of equal sources share a row."""
-    first, which = distinct_phrases(pairs.src)
-    return PackedPhrases.of(pairs.src.take(first).with_eos(), device, which), PackedPhrases.of(pairs.tgt.with_eos(), device)
 
 
 class Encoder(nn.Module):
@@ -113,13 +77,13 @@ class Encoder(nn.Module):
         """Return c = tanh(V [h; …] + b_V), h being the output of each stack after EOS: (n, H) each -> (n, H)."""
         return tanh(times(h[0] if len(h) == 1 else torch.cat(h, 1), self.V, self.b_V))
 
-    def forward(self, phrases: PackedPhrases) -> Tensor:
+    def forward(self, phrases: PackedSequences) -> Tensor:
         """Return c of every phrase, in the caller's order: (m, H)."""
         stacks = self.named_stacks().items()
         h = [self._read(stack, phrases.reversed() if self._reversed[name] else phrases) for name, stack in stacks]
         return self.summary(*h).index_select(0, phrases.place)
 
-    def _read(self, stack: Stack, phrases: PackedPhrases) -> Tensor:
+    def _read(self, stack: Stack, phrases: PackedSequences) -> Tensor:
         """Return the stack's output after the last word of every row of the phrases: (n, H)."""
         state = stack.empty(phrases.counts[0])
         ended: list[Tensor] = []  # outputs after the last word, of the shortest phrases first
@@ -192,7 +156,7 @@ class Decoder(nn.Module):
         s = torch.maximum(deep[:, 0::POOL], deep[:, 1::POOL])  # s_i = max(s'_{2i-1}, s'_{2i})
         return s @ self.G_r.T
 
-    def forward(self, c: Tensor, phrases: PackedPhrases) -> tuple[Tensor, Tensor]:
+    def forward(self, c: Tensor, phrases: PackedSequences) -> tuple[Tensor, Tensor]:
         """Return g (Σ counts, R) before every word of phrases, and these (Σ counts,), of c (n, H) in the caller's order."""
         c = c.index_select(0, phrases.order)
         counts = phrases.counts
@@ -221,7 +185,7 @@ class RNNEncoderDecoder(nn.Module):
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
 
-    def forward(self, src: PackedPhrases, tgt: PackedPhrases, seed: Sequence[int] | None = None) -> Tensor:
+    def forward(self, src: PackedSequences, tgt: PackedSequences, seed: Sequence[int] | None = None) -> Tensor:
         """Return -Σ_n log p(y_n | x_n), EOS included: a scalar in nats. With a ``seed`` Z is estimated from words it draws."""
         with gathered_gradients(self.loss_dtype):
             g, targets = self.decoder(self.encoder(src), tgt)

@@ -19,8 +19,8 @@ from phrase_rescore.data.ragged import EncodedPairs, Indices, Ragged, distinct_p
 from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.errors import RescoreError
 from phrase_rescore.moses.table import select_factor
+from phrase_rescore.nn.cells import Rows, State, rows_of
 from phrase_rescore.nn.softmax import LogNormaliser
-from phrase_rescore.rnn.cells import Rows, State, rows_of
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.network import for_scoring
 from phrase_rescore.runtime import check_precision, set_tf32

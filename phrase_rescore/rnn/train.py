@@ -1,89 +1,101 @@
-"""Training a model of phrase pairs, the whole of ``phrase-rescore train``; from the weights of another model, if one is named.
+"""Training a model of phrase pairs, ``phrase-rescore train``; from the weights of another model, if one is named.
 
 Vocabularies of the two may differ: the rows of a word are copied to the word of the same spelling.
 """
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
+from functools import partial
+from typing import Any
 
 import torch
 
+from phrase_rescore.data.pair_store import PairStore
 from phrase_rescore.data.prepared import unigram_log_probs
 from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary, shared_rows
 from phrase_rescore.errors import OptionError
-from phrase_rescore.progress import Listener
+from phrase_rescore.moses.pairs import read_pair_blocks
+from phrase_rescore.progress import Listener, Say
 from phrase_rescore.rnn.checkpoint import Checkpoint, load, save
 from phrase_rescore.rnn.config import TrainingConfig
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
-from phrase_rescore.rnn.prepare import PairSource, PairStore
-from phrase_rescore.rnn.task import PhrasePairTask, is_sampled
 from phrase_rescore.training.config import Observer
-from phrase_rescore.training.log import shortfall
-from phrase_rescore.training.loop import make_optimizer
-from phrase_rescore.training.session import Session, check_like, on_this_machine
+from phrase_rescore.training.pair_source import PairInputs, PairSource
+from phrase_rescore.training.pair_task import PairTask, is_sampled
+from phrase_rescore.training.run import Training, on_this_machine, train
+from phrase_rescore.training.session import check_like
 
 # What the training summary of config.json takes from the settings, in its order
 _SUMMARIZED = (
     "min_count", "max_length", "preset", "optimizer", "learning_rate", "objective", "clip", "decay", "warm_up",
-    "paper_initialisation", "shortlist", "softmax", "batch_size", "precision", "seed", "max_steps",
+    "paper_initialisation", "shortlist", "softmax", "batch_size", "precision", "seed", "max_steps", "max_seconds", "init_from",
 )  # fmt: skip
 # Weights with a row for every word, and the side of these words: 0 is read, 1 predicted
 WORD_ROWS = {"encoder.embedding": 0, "decoder.embedding": 1, "output.G_l": 1, "output.b_G": 1}
+
+PhraseTask = PairTask[RNNEncoderDecoder]
 
 
 def train_pairs(
     inputs: Sequence[str], model_dir: str, config: TrainingConfig | None = None, observer: Observer | None = None
 ) -> Checkpoint:
     """Train log p(target | source) on the distinct pairs of all inputs; write and return the model. Raises RescoreError."""
-    config = on_this_machine(config or TrainingConfig())
-    data, start, machine = config.data, config.start, config.machine
-    with torch.device("meta"):  # raises OptionError before hours of preparing data
-        make_optimizer(config.recipe, RNNEncoderDecoder(ModelConfig(3, 3, **asdict(config.network))))
-    config.recipe.check_held_out(data.held_out)
-    source = PairSource(inputs, model_dir, data, machine.threads)
-    identity = config.identity(config.network, start)
-    identity |= {"data": source.fingerprints[0], "shortlist": data.shortlist, "inverse": data.inverse}
-    with Session(model_dir, config, identity, observer) as session:
-        store = session.prepare(source, lambda: _check_start(config))
-        if store is None:
-            return load(model_dir)
-        recipe = session.limited(config.recipe, store.numbers.training, store.numbers.held_out)
-        task = make_task(store, config, session.observer)
-        with session.learned(task, recipe, evaluate_first=start.init_from is not None) as outcome:
-            remedy = "check that source and target are aligned row by row, and train longer"
-            control = task.control(session.observer.warn, remedy) if outcome.best and session.processes.is_first else None
-        used = replace(config, recipe=replace(recipe, softmax="sampled" if task.sampled else "full"))
-        summary = {
-            "inputs": [os.path.basename(path) for path in inputs],
-            "distinct_pairs": {"training": store.numbers.training, "held_out": store.numbers.held_out},
-            **used.summary(_SUMMARIZED),
-            "init_from": os.path.basename(start.init_from) if start.init_from else None,
-            **outcome.summary(recipe.passes(outcome.steps, len(task.pairs))),
-            "held_out_other_sources": control,
+    return train(phrase_training(inputs, model_dir, config or TrainingConfig()), model_dir, observer)
+
+
+def phrase_training(
+    inputs: Sequence[str], model_dir: str, config: TrainingConfig
+) -> Training[PairStore, PhraseTask, Checkpoint]:
+    """Return what is the phrase model's own in its training."""
+    config = on_this_machine(config)
+    phrases, init_from = config.phrases, config.start.init_from
+    read = partial(read_pair_blocks, form=phrases.form, counts=phrases.min_count > 1, factors=phrases.factors)
+    options = {"form": phrases.form, "factors": phrases.factors}
+    files = PairInputs([(path,) for path in inputs], read, options, phrases.min_count, phrases.drop_bad_rows)
+    identity = config.identity(config.network, config.start, config.loss)
+
+    def measured(task: PhraseTask, warn: Say) -> dict[str, Any]:
+        remedy = "check that source and target are aligned row by row, and train longer"
+        return {
+            "softmax": "sampled" if task.sampled else "full",
+            "init_from": init_from and os.path.basename(init_from),
+            "held_out_other_sources": task.control(warn, remedy),
         }
-        if found := shortfall(summary):
-            session.observer.warn(f"{found}; train again with --overwrite and a larger --max-time")
-        vocabs, shares = (store.src_vocab, store.tgt_vocab), (store.numbers.source_unk, store.numbers.target_unk)
-        checkpoint = Checkpoint(task.module.to("cpu"), *vocabs, shares, summary, inverse=data.inverse, factors=data.factors)
-        session.publish(lambda directory: save(checkpoint, directory))
-    return checkpoint
+
+    def model(task: PhraseTask, store: PairStore, summary: dict[str, Any]) -> Checkpoint:
+        network, vocabs = task.module.to("cpu"), (store.src_vocab, store.tgt_vocab)
+        return Checkpoint(network, *vocabs, store.unk_shares, summary, inverse=phrases.inverse, factors=phrases.factors)
+
+    return Training(
+        config,
+        PairSource(inputs, model_dir, config.pairs, config.machine.threads, files),
+        identity | {"shortlist": config.pairs.shortlist, "inverse": phrases.inverse},
+        _SUMMARIZED,
+        lambda store, listener: make_task(store, config, listener),
+        measured,
+        model,
+        load,
+        save,
+        init_from,
+        lambda: _check_start(config),
+    )
 
 
 def _check_start(config: TrainingConfig) -> None:
     """Raise OptionError or ModelError if the model to start from does not fit."""
-    start, inverse = config.start, config.data.inverse
-    if start.init_from:
-        donor = load(start.init_from)
+    init_from, inverse = config.start.init_from, config.phrases.inverse
+    if init_from:
+        donor = load(init_from)
         if donor.inverse != inverse:
             what = "has the other direction" + ("" if inverse else ", that of --inverse")
-            raise OptionError(f"--init-from {start.init_from}: {what}; start from a model of the same")
+            raise OptionError(f"--init-from {init_from}: {what}; start from a model of the same")
         check_like(config.network, donor.model.config, [size.name for size in fields(config.network)])
 
 
-def make_task(store: PairStore, config: TrainingConfig, listener: Listener) -> PhrasePairTask[RNNEncoderDecoder]:
+def make_task(store: PairStore, config: TrainingConfig, listener: Listener) -> PhraseTask:
     """Return the model before its first step, with the pairs that it is trained on."""
-    start, inverse, recipe, device = config.start, config.data.inverse, config.recipe, config.machine.device
+    start, inverse, recipe, device = config.start, config.phrases.inverse, config.recipe, config.machine.device
     read, predicted = (store.tgt_vocab, store.src_vocab) if inverse else (store.src_vocab, store.tgt_vocab)
     training, held_out = (pairs.swapped if inverse else pairs for pairs in (store.train, store.held_out))
     model = RNNEncoderDecoder(ModelConfig(len(read), len(predicted), **asdict(config.network)))
@@ -91,10 +103,11 @@ def make_task(store: PairStore, config: TrainingConfig, listener: Listener) -> P
     initialise(model, recipe.seed, paper=start.paper_initialisation, unigram=unigram)
     if start.init_from:
         initialise_from(model, read, predicted, load(start.init_from), listener)
-    sampled = is_sampled(recipe.softmax, len(predicted), device)
-    if recipe.softmax == "sampled" and not sampled:
+    softmax = config.loss.softmax
+    sampled = is_sampled(softmax, len(predicted), device)
+    if softmax == "sampled" and not sampled:
         listener.say(f"the softmax is over all of its {len(predicted):,} words: drawing some would save no time")
-    return PhrasePairTask(model.to(device), training, held_out, recipe.batch_size, recipe.seed, device, sampled)
+    return PairTask(model.to(device), training, held_out, recipe.batch_size, recipe.seed, device, sampled)
 
 
 @torch.no_grad()

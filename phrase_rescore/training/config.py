@@ -1,19 +1,20 @@
 """The settings that every training has, in parts, and its observer. No torch here: ``--help`` shows the presets."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Any, Self, TypeVar
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.progress import Listener, Progress, silent
-from phrase_rescore.ranges import SECONDS, SEEDS, THREADS, Checked, Range, Whole, ranged
+from phrase_rescore.ranges import BYTES, LENGTHS, SECONDS, SEEDS, THREADS, Checked, Range, Whole, ranged
 from phrase_rescore.runtime import share_of_cores
 
 LAYER_SIZES, TIMES = Whole(1, 100_000), Whole(1, 10**9)
 _STEPS = Whole(1, 10**12)
 LIMITS = ("epochs", "max_steps", "max_time")
+OPTIMIZERS = ("adam", "adadelta")
 
 
 def in_words(limits: dict[str, Any]) -> str:
@@ -28,11 +29,17 @@ def in_words(limits: dict[str, Any]) -> str:
     return " or ".join(forms[name].format(value) for name, value in values.items()) + several
 
 
+def check_choice(option: str, given: str, known: Iterable[str]) -> None:
+    """Raise OptionError if a setting is none of the known words."""
+    if given not in known:
+        raise OptionError(f"--{option} {given}: no such {option}; known are {', '.join(known)}")
+
+
 @dataclass(frozen=True)
 class Recipe(Checked):
     """How the weights are trained, and until when. The rate rises for the share ``warm_up`` of it; with ``decay`` it falls."""
 
-    optimizer: str = "adam"  # or adadelta
+    optimizer: str = "adam"  # one of OPTIMIZERS
     learning_rate: float = ranged(8e-3, Range(0, 1000, above=True))  # at its highest
     objective: str = "mean"  # the gradient is that of the minibatch's sum or mean
     clip: float = ranged(1.0, Range(0, 1e9, above=True))  # largest norm of that gradient
@@ -47,6 +54,10 @@ class Recipe(Checked):
     usual_time: float = ranged(3600.0, Range(0, 1e9))  # 0: no limit
     eval_every: int = ranged(500, _STEPS)
     patience: int | None = ranged(None, TIMES)  # evaluations without a better one before training ends
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("optimizer", self.optimizer, OPTIMIZERS)
 
     def rate(self, done: float) -> float:
         """Return the learning rate after the share ``done`` (0 to 1) of the run."""
@@ -78,6 +89,22 @@ class Recipe(Checked):
             limits = limits | {"max_steps": min(steps, limits.get("max_steps", steps))}
         ends: dict[str, Any] = {name: limits.get(name) for name in LIMITS}
         return replace(self, **ends)
+
+
+@dataclass(frozen=True)
+class Pairs(Checked):
+    """Pairs to train on, of phrases or of sentences, and how their words become ids."""
+
+    source_vocab: str | None = None  # file of the shortlist
+    target_vocab: str | None = None
+    vocab_corpus: tuple[str, str] | None = None  # count words over these files, source and target
+    allow_poor_coverage: bool = False  # of the pairs' words by a given vocabulary
+    shortlist: int = ranged(15_000, TIMES)  # words a side
+    held_out: int = ranged(10_000, Whole(0, 10**9))  # pairs at most
+    max_length: int | None = ranged(None, LENGTHS)  # words of a phrase or sentence
+    pairs_dir: str | None = None  # None: MODEL_DIR.pairs
+    scratch: str | None = None  # None: where temporary files go
+    memory: int = ranged(1 << 30, BYTES)  # bytes that sorting may use
 
 
 @dataclass(frozen=True)
@@ -121,8 +148,8 @@ class Settings:
 
     def summary(self, names: tuple[str, ...]) -> dict[str, Any]:
         """Return the entries of the training summary of config.json for the settings of these names, in their order."""
-        settings = {**self.settings(), "preset": self.preset}
-        return {**{name: settings[name] for name in names}, "max_seconds": self.recipe.max_time}
+        settings = {**self.settings(), "preset": self.preset, "max_seconds": self.recipe.max_time}
+        return {name: settings[name] for name in names}
 
     def identity(self, *parts: Any) -> dict[str, Any]:
         """Return the settings that may change the weights. A new one, if not left out here, ends the use of older states."""

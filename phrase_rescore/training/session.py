@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 import torch
 
@@ -23,18 +23,10 @@ from phrase_rescore.files.paths import beside
 from phrase_rescore.messages import counted
 from phrase_rescore.nn.storage import LOG, atomic_directory, check_target, numbers_of
 from phrase_rescore.progress import Listener
-from phrase_rescore.training.config import AnySettings, Observer, Recipe, Settings, in_words
+from phrase_rescore.training.config import Observer, Recipe, Settings, in_words
 from phrase_rescore.training.loop import NotFiniteError, Outcome, Task, Trainer
-from phrase_rescore.training.processes import find_processes, local_device, process_group
+from phrase_rescore.training.processes import find_processes, process_group
 from phrase_rescore.training.state import TrainingState
-
-AnyRecipe = TypeVar("AnyRecipe", bound=Recipe)
-
-
-def on_this_machine(settings: AnySettings) -> AnySettings:
-    """Return the settings with the device that this process computes on. Raises OptionError if it is not there."""
-    device = local_device(runtime.resolve_device(settings.machine.device))
-    return replace(settings, machine=replace(settings.machine, device=device))
 
 
 def check_like(own: object, donor: object, names: Sequence[str]) -> None:
@@ -59,6 +51,7 @@ class Source(ABC, Generic[Store]):
     called: str  # the data, in messages
     others: str  # data that are replaced
     scratch: str | None = None  # where they are sorted
+    most_held_out: int  # items at most
 
     def __init__(self, inputs: Sequence[str], directory: str, *fingerprints: Fingerprint | None) -> None:
         self.inputs, self.directory, self.fingerprints = inputs, directory, fingerprints
@@ -191,7 +184,7 @@ class Session(contextlib.ExitStack):
         state.check()
         return True
 
-    def limited(self, recipe: AnyRecipe, items: int, held_out: int) -> AnyRecipe:
+    def limited(self, recipe: Recipe, items: int, held_out: int) -> Recipe:
         """Return the recipe with the limits given, or the interrupted training's, or the usual ones. Raises OptionError."""
         recipe.check_held_out(held_out)
         limits, state = recipe.limits(), self.state

@@ -345,7 +345,7 @@ def test_the_presets_have_the_documented_sizes():
 def test_functions_named_beside_equations_exist():
     """Names are those of modules in the rooms that compute: ``cells.ResetBefore.step``."""
     rooms = {path.stem: room for room in ("nn", "data") for path in (PACKAGE / room).glob("*.py")}
-    rooms |= {"scorer": "rnn", "network": "rnn", "cells": "rnn"}
+    rooms |= {"scorer": "rnn", "network": "rnn"}
     text = text_of("model.md")
     named = re.findall(rf"`((?:{'|'.join(rooms)})\.\w+(?:\.\w+)?)`", text)
     assert len(named) > 15

@@ -14,11 +14,11 @@ from collections import Counter
 import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
+    from phrase_rescore.data.pair_store import LAYOUT, SOURCE_VOCAB, TARGET_VOCAB, prepare_store
     from phrase_rescore.data.sorting import sorted_pairs
     from phrase_rescore.data.vocabulary import Vocabulary, most_frequent
     from phrase_rescore.errors import RescoreError
     from phrase_rescore.moses.pairs import PairBlock
-    from phrase_rescore.rnn.prepare import LAYOUT, SOURCE_VOCAB, TARGET_VOCAB, prepare_store
 
 import numpy as np
 from harness import fuzz_files, joined, mutate_json, told, workplace

@@ -21,8 +21,8 @@ from phrase_rescore.errors import InputError, ModelError
 from phrase_rescore.nmt.checkpoint import Translation, load, save
 from phrase_rescore.nmt.network import TranslationModel, TranslationSizes, initialise
 from phrase_rescore.nmt.scorer import SentenceScorer
-from phrase_rescore.nmt.train import SentenceTask
-from phrase_rescore.rnn.network import packed
+from phrase_rescore.nmt.train import make_task
+from phrase_rescore.nn.packed import pack_pairs
 from phrase_rescore.training.config import Observer
 
 Array = NDArray[np.float64]
@@ -87,7 +87,7 @@ def test_scores_are_those_of_the_formulas(hidden: int) -> None:
     wanted = [oracle(model, *pair) for pair in PAIRS]
     pairs = EncodedPairs(Ragged.of([src for src, _ in PAIRS]), Ragged.of([tgt for _, tgt in PAIRS]))
     with torch.no_grad():
-        assert -model(*packed(pairs)).item() == pytest.approx(sum(wanted), abs=1e-4)
+        assert -model(*pack_pairs(pairs)).item() == pytest.approx(sum(wanted), abs=1e-4)
     words = [Vocabulary(tuple(b"%d" % i for i in range(2, n)), (1,) * (n - 2)) for n in (6, 7)]
     scorer = SentenceScorer(Translation(model, *words, (0.1, 0.1), {}))
     for src in ([2, 3, 4], [2], [5, 5]):
@@ -100,20 +100,20 @@ def test_dropout_and_drawn_words_depend_on_their_seeds_alone(monkeypatch: pytest
     monkeypatch.setattr("phrase_rescore.nn.softmax.SURE", 2)
     model, pairs = small_model(), EncodedPairs(Ragged.of([[2, 3]]), Ragged.of([[3, 4]]))
     for place in range(2):
-        losses = [model(*packed(pairs), *[None] * place, seed).item() for seed in ((1, 2), (1, 2), (1, 3), (1, 4), None)]
+        losses = [model(*pack_pairs(pairs), *[None] * place, seed).item() for seed in ((1, 2), (1, 2), (1, 3), (1, 4), None)]
         assert losses[0] == losses[1]
         assert len(set(losses)) == 4
-    drawn = [model(*packed(pairs), (1, i)).item() for i in range(300)]
+    drawn = [model(*pack_pairs(pairs), (1, i)).item() for i in range(300)]
     assert np.mean(drawn) == pytest.approx(losses[-1], rel=0.03)  # over all words
 
 
 def test_what_is_dropped_depends_on_seed_step_and_part() -> None:
     model, pairs = small_model(), EncodedPairs(Ragged.of([[2, 3]] * 4), Ragged.of([[3, 4]] * 4))
-    task = SentenceTask(model, pairs, pairs, 4, seed=1)
+    task = make_task(model, pairs, pairs, 4, seed=1)
     first, second = task.parts(pairs, 2, step=7)
     assert (first.seeds, second.seeds) == ((None, (1, 7, 0)), (None, (1, 7, 1)))
     losses = [task.loss(model, part).item() for part in (first, second)]
-    assert losses == [model(*packed(part.pairs), None, part.seeds[1]).item() for part in (first, second)]
+    assert losses == [model(*pack_pairs(part.pairs), None, part.seeds[1]).item() for part in (first, second)]
     assert losses[0] != losses[1]  # of the same pairs
 
 
@@ -122,7 +122,7 @@ def test_a_pass_has_every_pair_once_in_minibatches_of_like_lengths() -> None:
     rng = np.random.default_rng(1)
     sides = [Ragged.of([[2] * n for n in rng.integers(1, 30, 640)]) for _ in range(2)]
     numbered = Ragged.of([[i] * n for i, n in enumerate(sides[1].lengths)])
-    task = SentenceTask(small_model(), EncodedPairs(sides[0], numbered), EncodedPairs(sides[0], numbered), 10, seed=1)
+    task = make_task(small_model(), EncodedPairs(sides[0], numbered), EncodedPairs(sides[0], numbered), 10, seed=1)
     batches = list(islice(task.batches(), 64))
     seen = [int(i) for batch in batches for i in batch.tgt.ids[batch.tgt.offsets[:-1]]]
     assert sorted(seen) == list(range(640))
@@ -169,7 +169,7 @@ def test_it_learns_a_language(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_stopped_and_resumed_it_gives_the_same_bytes(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phrase_rescore.rnn.task.WORTHWHILE", 1)  # words are drawn
+    monkeypatch.setattr("phrase_rescore.training.pair_task.WORTHWHILE", 1)  # words are drawn
     inputs, whole, model = bitext(tmp_path), tmp_path / "whole", tmp_path / "model"
     for path in inputs:
         Path(path + ".gz").write_bytes(gzip.compress(Path(path).read_bytes()))
@@ -201,6 +201,12 @@ def test_a_bitext_has_two_files_of_equal_length(run: Run, tmp_path: Path) -> Non
         with pytest.raises(InputError, match=f"{target}: has {short} lines, and {source} has more"):
             train_nmt((source, target), model, **SMALL)
     assert not Path(model).exists()
+
+
+@pytest.mark.parametrize("setting", [{"inverse": True}, {"min_count": 2}, {"factors": (0, 0)}, {"softmax": "full"}])
+def test_settings_of_phrases_alone_are_refused(tmp_path: Path, setting: dict[str, object]) -> None:
+    with pytest.raises(TypeError, match=f"no setting '{next(iter(setting))}'"):
+        train_nmt(bitext(tmp_path), tmp_path / "model", **setting)
 
 
 @pytest.fixture

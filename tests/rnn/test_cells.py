@@ -10,9 +10,11 @@ from structures import every_structure
 from phrase_rescore.cli.training import train
 from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.errors import OptionError
-from phrase_rescore.rnn.cells import CELLS, LSTM, RNN, ResetAfter, Stack
+from phrase_rescore.nn.cells import LSTM, RNN, ResetAfter, Stack
+from phrase_rescore.nn.packed import PackedSequences, pack_pairs
 from phrase_rescore.rnn.checkpoint import load, save
-from phrase_rescore.rnn.network import ENCODERS, ModelConfig, PackedPhrases, RNNEncoderDecoder, initialise, packed
+from phrase_rescore.rnn.config import ENCODERS, TrainingConfig
+from phrase_rescore.rnn.network import CELLS, initialise
 from phrase_rescore.rnn.scorer import PhraseEncoder, Scorer
 
 
@@ -69,7 +71,7 @@ def test_a_bidirectional_encoder_is_torch_s() -> None:
         forth = theirs(e[[*words, 0]])[0][-1, :H]
         back = theirs(e[[0, *words]])[0][0, H:]  # torch reads this from its end: 3, 4, 2, EOS
         expected = torch.tanh(model.encoder.V @ torch.cat((forth, back)) + model.encoder.b_V)
-        found = model.encoder(PackedPhrases.of(Ragged.of([words]).with_eos()))
+        found = model.encoder(PackedSequences.of(Ragged.of([words]).with_eos()))
     torch.testing.assert_close(found[0], expected, atol=1e-12, rtol=0)
 
 
@@ -90,7 +92,7 @@ def test_scores_and_summaries_are_the_oracle_s(chosen: dict) -> None:
 @every_structure
 def test_the_training_loss_is_the_oracle_s_and_its_gradient_that_of_finite_differences(chosen: dict) -> None:
     checkpoint, pairs = small_checkpoint(dtype=torch.float64, **chosen), random_pairs(12)
-    model, batch = checkpoint.model, packed(encoded(pairs))
+    model, batch = checkpoint.model, pack_pairs(encoded(pairs))
     expected = -sum(log_prob(weights(checkpoint), src, tgt, **chosen) for src, tgt in pairs)
     assert model(*batch).item() == pytest.approx(expected, rel=1e-12)
     model.requires_grad_(True)
@@ -138,7 +140,7 @@ def test_parameters_files_and_initial_weights(chosen: dict, tmp_path) -> None:
 )  # fmt: skip
 def test_unknown_structures(chosen: dict, says: str) -> None:
     with pytest.raises(OptionError, match=says):
-        RNNEncoderDecoder(ModelConfig(3, 3, 2, 2, 2, 2, **chosen))
+        TrainingConfig().override(**chosen)
 
 
 def test_the_command_line_offers_all_of_them() -> None:

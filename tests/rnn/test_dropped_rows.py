@@ -6,7 +6,7 @@ import pytest
 from small_trainings import Stopped, small_training
 
 from phrase_rescore.data import sorting
-from phrase_rescore.rnn import prepare
+from phrase_rescore.training import pair_source
 
 
 @pytest.mark.parametrize("prepared", [False, True], ids=["before the pairs have their name", "after it"])
@@ -15,7 +15,7 @@ def test_dropped_rows_are_there_when_a_later_run_finds_the_pairs(tmp_path, monke
     training = small_training(tmp_path, hidden=4, embedding=4, maxout=2, rank=2, max_steps=2, drop_bad_rows=True)
     with open(tmp_path / "pairs.tsv", "ab") as stream:
         stream.write(b"oops\n")
-    really = prepare.prepare_store
+    really = pair_source.prepare_store
 
     def stopped(*args, **options):
         if prepared:
@@ -23,7 +23,7 @@ def test_dropped_rows_are_there_when_a_later_run_finds_the_pairs(tmp_path, monke
         raise Stopped
 
     with monkeypatch.context() as patch, pytest.raises(Stopped):
-        patch.setattr(prepare, "prepare_store", stopped)
+        patch.setattr(pair_source, "prepare_store", stopped)
         training.run()
     training.run()
     assert (tmp_path / "model.dropped").read_bytes() == b"oops\n"

@@ -6,18 +6,19 @@ import torch
 from small_models import encoded
 
 from phrase_rescore.nn import softmax
+from phrase_rescore.nn.cells import tanh
+from phrase_rescore.nn.packed import pack_pairs
 from phrase_rescore.nn.softmax import LogNormaliser, cross_entropy
 from phrase_rescore.nn.storage import numbers_of
-from phrase_rescore.rnn.cells import tanh
 from phrase_rescore.rnn.config import PRESETS
-from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, packed
+from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder
 
 
 def test_paper_preset_has_the_paper_s_sizes_and_parameter_count():
     paper = PRESETS["paper"]
     structure, sizes = ("gru", 1, "forward"), (1000, 100, 500, 100)
     assert astuple(paper.network) == (*structure, *sizes)
-    assert (paper.data.shortlist, paper.recipe.batch_size) == (15_000, 64)
+    assert (paper.pairs.shortlist, paper.recipe.batch_size) == (15_000, 64)
     assert (paper.recipe.optimizer, paper.recipe.objective) == ("adadelta", "sum")
     with torch.device("meta"):
         model = RNNEncoderDecoder(ModelConfig(15_002, 15_002, **asdict(paper.network)))
@@ -29,7 +30,7 @@ def test_by_hand_with_all_weights_zero_every_word_is_equally_likely():
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
-    loss = model(*packed(encoded([([2], [3, 4])])))
+    loss = model(*pack_pairs(encoded([([2], [3, 4])])))
     assert loss.item() == pytest.approx(3 * math.log(8))  # two words and EOS, eight symbols
 
 

@@ -8,7 +8,7 @@ import torch
 from small_trainings import Training, files, small_training
 
 from phrase_rescore.errors import RescoreError
-from phrase_rescore.rnn.task import PhrasePairTask
+from phrase_rescore.training.pair_task import PairTask
 from phrase_rescore.training.state import TrainingState
 
 pytestmark = pytest.mark.slow
@@ -23,13 +23,13 @@ def training(tmp_path: Path) -> Training:
 
 def fail_at(monkeypatch: pytest.MonkeyPatch, call: int, what: float) -> None:
     """From this call on (one a step, from 1) losses are ``what``: as of a broken machine, for no reason in data or options."""
-    loss, calls = PhrasePairTask.loss, [0]
+    loss, calls = PairTask.loss, [0]
 
     def broken(self, module, part):
         calls[0] += 1
         return loss(self, module, part) * (what if calls[0] >= call else 1.0)
 
-    monkeypatch.setattr(PhrasePairTask, "loss", broken)
+    monkeypatch.setattr(PairTask, "loss", broken)
 
 
 @pytest.mark.parametrize("what", [float("nan"), float("inf")])

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from in_memory_pairs import DistinctPairs, unknown_share
 
 from phrase_rescore.data import sorting
+from phrase_rescore.data.pair_store import LAYOUT, HeldOut, PairStore, prepare_store
 from phrase_rescore.data.prepared import fingerprint_of
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.sorting import sorted_pairs
 from phrase_rescore.data.vocabulary import Vocabulary, most_frequent
 from phrase_rescore.errors import RescoreError
 from phrase_rescore.moses.pairs import PairBlock
-from phrase_rescore.rnn.prepare import LAYOUT, HeldOut, PairStore, prepare_store
 
 WORDS = [b"a", b"b", b"A", b"\xff", b"\xc2\xa0", b"UNK", b"\r", b"\0", b"a\0", b"\x0b"]
 PHRASE = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3)

@@ -13,13 +13,13 @@ from small_trainings import Training, files, write_language
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.info.model import ModelInfo
-from phrase_rescore.rnn.cells import CELLS
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.config import PRESETS
+from phrase_rescore.rnn.network import CELLS
 from phrase_rescore.rnn.scorer import Scorer
-from phrase_rescore.rnn.task import with_other_sources
 from phrase_rescore.training.config import Observer, Recipe
 from phrase_rescore.training.loop import Trainer
+from phrase_rescore.training.pair_task import with_other_sources
 
 
 def trained(folder: Path, name: str = "model", observer: Observer | None = None, **settings: object) -> Checkpoint:

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from phrase_rescore.data.pair_store import HELD_OUT_SOURCES
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.vocabulary import UNK, Vocabulary
 from phrase_rescore.moses.pairs import read_pair_blocks
-from phrase_rescore.rnn.prepare import HELD_OUT_SOURCES
 
 
 def read_pairs(*args: Any, **options: Any) -> Iterator[tuple[list[bytes], list[bytes]]]:

@@ -13,10 +13,9 @@ from small_trainings import Training, files
 from phrase_rescore import annotate
 from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.moses.table import words
-from phrase_rescore.rnn.cells import CELLS
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
-from phrase_rescore.rnn.config import TrainingConfig
-from phrase_rescore.rnn.network import ENCODERS
+from phrase_rescore.rnn.config import ENCODERS, TrainingConfig
+from phrase_rescore.rnn.network import CELLS
 
 DEPTHS = (1, 2, 4)
 STRUCTURES = [

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from small_models import encoded, random_pairs, small_checkpoint
 
-from phrase_rescore.rnn.task import PhrasePairTask
+from phrase_rescore.training.pair_task import PairTask
 from phrase_rescore.training.processes import Gradients, ProcessGroup, find_processes, process_group
 
 STEPS = 20
@@ -19,7 +19,7 @@ STEPS = 20
 
 def train(processes: ProcessGroup, path: str, batch_size: int) -> None:
     model = small_checkpoint().model.double().requires_grad_(True)
-    task = PhrasePairTask(model, encoded(random_pairs(300)), encoded([]), batch_size, seed=2)
+    task = PairTask(model, encoded(random_pairs(300)), encoded([]), batch_size, seed=2)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     found: dict[str, np.ndarray] = {}
     gradients = Gradients(model, task.loss, 1, processes)

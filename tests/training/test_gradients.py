@@ -14,8 +14,9 @@ from small_models import encoded, random_pairs, small_checkpoint
 
 from phrase_rescore.data.sampling import Permutation, drawn_rows
 from phrase_rescore.nn import linear
-from phrase_rescore.rnn.network import RNNEncoderDecoder, packed
-from phrase_rescore.rnn.task import PhrasePairTask
+from phrase_rescore.nn.packed import pack_pairs
+from phrase_rescore.rnn.network import RNNEncoderDecoder
+from phrase_rescore.training.pair_task import PairTask
 from phrase_rescore.training.processes import Gradients
 
 
@@ -27,9 +28,9 @@ def small_model(dtype: torch.dtype = torch.float64, **chosen: Any) -> RNNEncoder
 def test_the_gradient_is_that_of_every_pair_alone(threads):
     """Packed, in as many parts as there are threads: the gradient of the mean loss, in float64."""
     model, pairs = small_model(), random_pairs(23)
-    expected_loss = sum(model(*packed(encoded([pair]))) for pair in pairs)
+    expected_loss = sum(model(*pack_pairs(encoded([pair]))) for pair in pairs)
     expected = torch.autograd.grad(expected_loss / 23, list(model.parameters()))
-    task = PhrasePairTask(model, encoded(pairs), encoded([]), 23, seed=0)
+    task = PairTask(model, encoded(pairs), encoded([]), 23, seed=0)
     gradients = Gradients(model, task.loss, threads)
     value = gradients(task.parts(encoded(pairs), gradients.parts), 23)
     gradients.close()
@@ -48,7 +49,7 @@ def test_nothing_of_a_step_stays_in_memory(monkeypatch):
             alive.add(self)
 
     monkeypatch.setattr(linear, "_Gather", Watched)
-    task = PhrasePairTask(small_model(), encoded(random_pairs(40)), encoded([]), 20, seed=0)
+    task = PairTask(small_model(), encoded(random_pairs(40)), encoded([]), 20, seed=0)
     for threads in (1, 2):
         gradients = Gradients(task.module, task.loss, threads)
         for batch, _ in zip(task.batches(0), range(3), strict=False):
@@ -66,12 +67,12 @@ def test_gradients_in_bf16_are_those_of_float32_nearly(chosen):
     for dtype in (None, torch.bfloat16):
         model = small_model(torch.float32, **chosen)
         model.loss_dtype = dtype
-        task = PhrasePairTask(model, encoded(random_pairs(200)), encoded([]), 200, seed=0)
+        task = PairTask(model, encoded(random_pairs(200)), encoded([]), 200, seed=0)
         Gradients(model, task.loss, 1)(task.parts(encoded(random_pairs(200)), 1), 200)
         assert all(p.grad.dtype == torch.float32 for p in model.parameters())
         grads.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
         with torch.no_grad():  # what is measured is measured in float32
-            measured = [m(*packed(encoded(random_pairs(9)))).item() for m in (model, small_model(torch.float32, **chosen))]
+            measured = [m(*pack_pairs(encoded(random_pairs(9)))).item() for m in (model, small_model(torch.float32, **chosen))]
             assert measured[0] == measured[1]
     difference = (grads[1] - grads[0]).norm() / grads[0].norm()
     assert 1e-5 < difference < 1e-2

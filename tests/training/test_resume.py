@@ -21,10 +21,10 @@ from small_trainings import SIZES, Training, command, files, small_training, wri
 
 from phrase_rescore.errors import ModelError, OptionError, RescoreError
 from phrase_rescore.nn import softmax
-from phrase_rescore.rnn.task import is_sampled
 from phrase_rescore.training import state as state_files
 from phrase_rescore.training.config import Observer, Recipe
 from phrase_rescore.training.loop import Figures, Trainer
+from phrase_rescore.training.pair_task import is_sampled
 from phrase_rescore.training.state import TrainingState
 
 pytestmark = pytest.mark.slow
@@ -139,7 +139,7 @@ def test_other_data_on_standard_input_is_refused(run, training, tmp_path, monkey
 
 
 def test_a_sampled_softmax_draws_the_same_words_after_a_resume(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phrase_rescore.rnn.task.WORTHWHILE", 1)
+    monkeypatch.setattr("phrase_rescore.training.pair_task.WORTHWHILE", 1)
     monkeypatch.setattr(softmax, "SURE", 4)
     seeds: list[tuple[int, ...]] = []
     true_words = softmax.sampled_words

@@ -1,7 +1,7 @@
-"""The task of training on phrase pairs: random minibatches, the loss of the paper, the held-out measure."""
+"""The task of training on pairs of phrases or of sentences: minibatches, their loss, the held-out measure, its control."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from phrase_rescore.data.ragged import EncodedPairs, Indices, Ragged
 from phrase_rescore.data.sampling import drawn_rows
+from phrase_rescore.nn.packed import pack_pairs
 from phrase_rescore.nn.softmax import SURE
 from phrase_rescore.progress import Say
-from phrase_rescore.rnn.network import packed
 
 _EVALUATED = 512  # pairs at a time
 WORTHWHILE = 20 * SURE  # words of a softmax from which on to draw some of them saves more than it takes
@@ -41,7 +41,7 @@ def held_out_figures(model: nn.Module, pairs: EncodedPairs, device: torch.device
     """Return ``loss``, the negative log-likelihood per pair in nats, EOS included, and ``perplexity`` per word, EOS counted."""
     total, words = 0.0, 0
     for start in range(0, len(pairs), _EVALUATED):
-        src, tgt = packed(pairs.take(np.arange(start, min(start + _EVALUATED, len(pairs)))), device)
+        src, tgt = pack_pairs(pairs.take(np.arange(start, min(start + _EVALUATED, len(pairs)))), device)
         total += model(src, tgt).item()
         words += len(tgt.ids)
     return {"loss": total / len(pairs), "perplexity": math.exp(min(total / words, 700.0))}
@@ -59,22 +59,36 @@ class Part(NamedTuple):
     seeds: tuple[tuple[int, ...] | None, ...] = ()
 
 
-Network = TypeVar("Network", bound=nn.Module)  # from what ``packed`` returns and seeds to the summed loss
+# From pairs, the size of a minibatch, a seed and a number: minibatches without end, from that number on
+Minibatches = Callable[[EncodedPairs, int, int, int], Iterator[EncodedPairs]]
 
 
-class PhrasePairTask(Generic[Network]):
-    """Gives the loop every pair once a pass. ``sampled``: until SAMPLED of the run the softmax is taken over drawn words."""
+def at_random(pairs: EncodedPairs, size: int, seed: int, first: int) -> Iterator[EncodedPairs]:
+    """Yield minibatches of ``size`` pairs, drawn at random without replacement, pass after pass (section 4.1)."""
+    return map(pairs.take, drawn_rows(len(pairs), size, seed, first))
+
+
+Network = TypeVar("Network", bound=nn.Module)  # from what ``pack_pairs`` returns and seeds to the summed loss
+
+
+class PairTask(Generic[Network]):
+    """Gives the loop every pair once a pass, as ``loop.Task`` says.
+
+    ``sampled``: until SAMPLED of the run the softmax is taken over drawn words. ``minibatches``: their order. ``drops``: the
+    network gets a seed of dropout, made of the numbers of step and part.
+    """
 
     def __init__(
-        self, model: Network, pairs: EncodedPairs, held_out: EncodedPairs, batch_size: int, seed: int,
-        device: str = "cpu", sampled: bool = False,
+        self, module: Network, pairs: EncodedPairs, held_out: EncodedPairs, batch_size: int, seed: int,
+        device: str = "cpu", sampled: bool = False, minibatches: Minibatches = at_random, drops: bool = False,
     ) -> None:  # fmt: skip
-        self.module, self.pairs, self.held_out = model, pairs, held_out
+        self.module, self.pairs, self.held_out = module, pairs, held_out
         self.batch_size, self.seed, self.device, self.sampled = min(batch_size, len(pairs)), seed, device, sampled
+        self._minibatches, self._drops = minibatches, drops
 
     def batches(self, first: int = 0) -> Iterator[EncodedPairs]:
-        """Yield minibatches of ``batch_size`` pairs, drawn at random without replacement, pass after pass (section 4.1)."""
-        return map(self.pairs.take, drawn_rows(len(self.pairs), self.batch_size, self.seed, first))
+        """Yield minibatches from number ``first`` on."""
+        return self._minibatches(self.pairs, self.batch_size, self.seed, first)
 
     def parts(self, batch: EncodedPairs, parts: int, step: int = 0, done: float = 1.0) -> list[Part]:
         """Put every ``parts``-th pair in the order of lengths into a part, so that all parts have nearly the same work."""
@@ -82,14 +96,18 @@ class PhrasePairTask(Generic[Network]):
         if parts > 1:
             order = np.lexsort((batch.src.lengths, batch.tgt.lengths))
             cut = [batch.take(np.sort(order[i::parts])) for i in range(parts)]
-        sampled = self.sampled and done < SAMPLED
-        return [Part(pairs, ((self.seed, step, number) if sampled else None,)) for number, pairs in enumerate(cut)]
+        return [Part(pairs, self._seeds((self.seed, step, number), done)) for number, pairs in enumerate(cut)]
+
+    def _seeds(self, seed: tuple[int, ...], done: float) -> tuple[tuple[int, ...] | None, ...]:
+        """Return the seeds of a part, after the share ``done`` of the run."""
+        of_softmax = seed if self.sampled and done < SAMPLED else None
+        return (of_softmax, seed) if self._drops else (of_softmax,)
 
     def loss(self, module: nn.Module, part: Part) -> Tensor:
         """Return the negative log-likelihood of the pairs in nats, a scalar."""
         if not len(part.pairs):  # fewer pairs than parts: nothing to add, but every process must take part in the backward pass
-            return module(*packed(self.pairs.take(np.arange(1)), self.device)) * 0.0  # type: ignore[no-any-return]
-        return module(*packed(part.pairs, self.device), *part.seeds)  # type: ignore[no-any-return]
+            return module(*pack_pairs(self.pairs.take(np.arange(1)), self.device)) * 0.0  # type: ignore[no-any-return]
+        return module(*pack_pairs(part.pairs, self.device), *part.seeds)  # type: ignore[no-any-return]
 
     def evaluate(self) -> dict[str, float] | None:
         """Return the held-out figures, None if no pairs are held out."""

@@ -1,4 +1,4 @@
-"""Recurrent cells, and cells in layers. A new cell is a class here and an entry of ``CELLS``.
+"""Recurrent cells, and cells in layers. A new cell is a class here; ``rnn.network.CELLS`` offers it for phrases.
 
 A state is a tuple of tensors (a GRU has one, an LSTM two), the output h first. All matrices act on row vectors as ``x @ M.T``:
 M has the shape (out, in), as in the paper's M x. Sizes: H hidden units, G gates (of any kind), E inputs.
@@ -6,7 +6,7 @@ M has the shape (out, in), as in the paper's M x. Sizes: H hidden units, G gates
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -172,16 +172,6 @@ class RNN(RecurrentCell):
     def step(self, projected: Tensor, state: State, row: Tensor) -> State:
         """Return the next state (n, H), from U h (+ C c) (n, H), the state and W e + b (n, H)."""
         return (tanh(row + projected),)  # h_t = tanh(W e + U h_{t-1} + C c + b)
-
-
-class CellPair(NamedTuple):
-    """The cells of both sides of a network."""
-
-    encoder: type[RecurrentCell]
-    decoder: type[RecurrentCell]
-
-
-CELLS = {"gru": CellPair(ResetBefore, ResetAfter), "lstm": CellPair(LSTM, LSTM), "rnn": CellPair(RNN, RNN)}
 
 
 class Stack(nn.Module):
