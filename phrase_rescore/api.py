@@ -116,17 +116,19 @@ def _configured(
     presets: Mapping[str, AnySettings], inputs: Paths, model_dir: Path, preset: str | None, settings: dict[str, Any]
 ) -> tuple[tuple[str, ...], AnySettings]:
     """Return the inputs and settings of a training; those of the interrupted one if no inputs are given."""
-    if named := _paths(inputs):
+    named = _paths(inputs)
+    if named:
         config = presets[preset or "default"].override(**settings)
-        _check_paths(named, os.fspath(model_dir), config.settings())
-        return named, config
-    if not (settings.get("resume") or settings.get("finish")):
-        raise OptionError("no INPUT is given; only --resume and --finish do without")
-    from phrase_rescore.training.state import TrainingState
+    elif settings.get("resume") or settings.get("finish"):
+        from phrase_rescore.training.state import TrainingState
 
-    command = TrainingState(beside(os.fspath(model_dir), "training"), {}).last_command()
-    before = {name: tuple(value) if isinstance(value, list) else value for name, value in command["settings"].items()}
-    return tuple(command["inputs"]), presets[preset or command["preset"]].override(**before | settings)
+        command = TrainingState(beside(os.fspath(model_dir), "training"), {}).last_command()
+        before = {name: tuple(value) if isinstance(value, list) else value for name, value in command["settings"].items()}
+        named, config = tuple(command["inputs"]), presets[preset or command["preset"]].override(**before | settings)
+    else:
+        raise OptionError("no INPUT is given; only --resume and --finish do without")
+    _check_paths(named, os.fspath(model_dir), config.settings())
+    return named, config
 
 
 def _check_paths(inputs: Sequence[str], model_dir: str, settings: Mapping[str, Any]) -> None:

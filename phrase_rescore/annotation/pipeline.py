@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from phrase_rescore.errors import InputError, OptionError, RescoreError, RowError
 from phrase_rescore.files.inputs import BLOCK_BYTES, Block, display_name, open_input, read_blocks
-from phrase_rescore.files.outputs import gzip_member
+from phrase_rescore.files.outputs import asks_for_gzip, gzip_member
 from phrase_rescore.files.paths import check_apart
 from phrase_rescore.files.row_outputs import row_output
 from phrase_rescore.moses.columns import JUDGED_ROWS, TableColumns
@@ -137,9 +137,7 @@ def _failing(error: InputError) -> Iterator[Block]:
 
 def gzip_level_of(out: str, level: str = GZIP_LEVEL) -> str | None:
     """Return the level for a ``.gz`` file, None for a plain one. Raises OptionError for formats that Moses does not read."""
-    if out.endswith((".bz2", ".xz", ".zst", ".zip", ".lz4")):
-        raise OptionError(f"cannot write {out}: Moses loads plain tables and .gz")
-    return level if out.endswith(".gz") else None
+    return level if asks_for_gzip(out, "Moses loads plain tables and .gz") else None
 
 
 def strip(table: str, out: str, columns: int | None, on_read: Progress | None) -> tuple[int, list[str]]:

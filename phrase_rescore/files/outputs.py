@@ -8,6 +8,7 @@ import io
 import os
 import re
 import shutil
+import sys
 import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Protocol
@@ -20,6 +21,7 @@ from phrase_rescore.files.locks import has_name, lock_file
 from phrase_rescore.files.paths import followed, is_stream, names_around, older_directory, partial_of
 
 GZIP_LEVELS = ("fast", *"123456789")
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".lz4")  # endings of names
 
 
 def gzip_member(data: bytes, level: str) -> bytes:
@@ -27,6 +29,14 @@ def gzip_member(data: bytes, level: str) -> bytes:
     # fast is 2: 1 is faster by a third, and files are a third larger
     compressor = zlib_ng.compressobj(2 if level == "fast" else int(level), zlib.DEFLATED, 31)
     return bytes(compressor.compress(data) + compressor.flush())
+
+
+def asks_for_gzip(out: str, readers: str, read_gzip: bool = True) -> bool:
+    """Return whether a name ends in .gz. Raises OptionError for a compression that ``readers`` of the file do not know."""
+    is_gzip = out.endswith(".gz")
+    if out.endswith(_COMPRESSED) and not (is_gzip and read_gzip):
+        raise OptionError(f"cannot write {out}: {readers}")
+    return is_gzip
 
 
 def sync(path: str) -> None:
@@ -203,8 +213,6 @@ class _Output(io.FileIO):
 
 def _open_stream(path: str) -> int:
     """Open a stream. A descriptor of this process is duplicated: opened by its name, a file would start over."""
-    if path == "-":
-        return os.dup(1)
     for link in followed(path):
         directory, name = os.path.split(os.path.abspath(link))
         if name.isdigit() and re.fullmatch(rf"/proc/{os.getpid()}(/task/\d+)?/fd", os.path.realpath(directory)):
@@ -217,8 +225,12 @@ def atomic_output(path: str) -> Iterator[BinaryIO]:
     """Open a file that appears under its name only when the ``with`` block ends well; otherwise nothing is left of it.
 
     A link stays and its target is replaced. A stream (``is_stream``) is written to as it is. Raises OptionError if the file
-    cannot be made, RescoreError when writing fails.
+    cannot be made, RescoreError when writing fails; OSError when standard output (``-``) fails.
     """
+    if path == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
     if is_stream(path):
         with writing(path, OptionError):
             handle = _open_stream(path)

@@ -14,7 +14,6 @@ import contextlib
 import json
 import os
 import re
-import sys
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -253,7 +252,7 @@ def row_output(out: str) -> Iterator[RowOutput]:
     """Open what ``atomic_output`` does for rows. Raises IncompleteOutput, with the cause, when a stream ends in an error."""
     streamed, output = is_stream(out), None
     try:
-        with contextlib.nullcontext(sys.stdout.buffer) if out == "-" else atomic_output(out) as stream:
+        with atomic_output(out) as stream:
             output = RowOutput(stream, at_once=streamed)
             yield output
     except (Exception, KeyboardInterrupt) as error:

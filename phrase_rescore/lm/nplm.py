@@ -15,8 +15,8 @@ import os
 import numpy as np
 
 from phrase_rescore.data.vocabulary import EOS
-from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.files.outputs import Writable, atomic_output
+from phrase_rescore.errors import RescoreError
+from phrase_rescore.files.outputs import Writable, asks_for_gzip, atomic_output
 from phrase_rescore.files.paths import Path
 from phrase_rescore.lm.checkpoint import LanguageModel, load, warnings
 from phrase_rescore.messages import shown
@@ -29,8 +29,7 @@ UNKNOWN, NULL = b"<unk>", b"<null>"
 def export_lm(lm: Path, out: Path, *, warn: Say = silent) -> str:
     """Write a model as ``phrase-rescore export-lm`` does; return a line of the report. Raises ModelError, OptionError."""
     out = os.fspath(out)
-    if out.endswith((".gz", ".bz2", ".xz", ".zst")):
-        raise OptionError(f"cannot write {out}: NPLM reads plain text")
+    asks_for_gzip(out, "NPLM reads plain text", read_gzip=False)
     model = load(os.fspath(lm))
     for warning in warnings(model, lower_orders=True):
         warn(warning)

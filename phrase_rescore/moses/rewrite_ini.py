@@ -2,9 +2,7 @@
 
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from itertools import compress, count, islice, pairwise
 from typing import TypeVar
 
@@ -234,9 +232,8 @@ def moses_ini(
             found = f"[alternate-weight-setting] has no weight of {name}, so it is 0 there"
             warn(f"{edited.where}: {found}; add '{name}= {weight.decode()}' to each")
         said.append(f"{name}: a feature NeuralLM of {lm_path}, weight {weight.decode()}; Moses must be built --with-nplm")
-    with nullcontext(sys.stdout.buffer) if out == "-" else atomic_output(out) as output:
+    with atomic_output(out) as output:
         output.write(edited.text)
-        output.flush()
     return said
 
 

@@ -4,13 +4,12 @@ import contextlib
 import hashlib
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.inputs import standard_input
-from phrase_rescore.files.outputs import atomic_output
+from phrase_rescore.files.outputs import asks_for_gzip, atomic_output
 from phrase_rescore.files.paths import Path, is_stream
 from phrase_rescore.moses.text import PhraseReader
 from phrase_rescore.moses.tokenizer import tokenizer_for
@@ -20,7 +19,6 @@ from phrase_rescore.rnn.scorer import BATCH, PhraseEncoder, Side, Vectors, embed
 from phrase_rescore.runtime import resolve_device
 
 ENDINGS = {".txt": "txt", ".vec": "txt", ".tsv": "tsv"}  # of names, and their formats
-_COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 _DIGITS = 12  # of a count that is written at the end; zeros before it, which every reader of numbers takes
 _ESCAPED = re.compile(rb"[\\_]")
 
@@ -39,8 +37,7 @@ def vector_name(phrase: bytes) -> bytes:
 
 def format_of(out: str, asked: str | None) -> str:
     """Return the format asked for, or that of the name; TSV on a stream (``-``). Raises OptionError for any other name."""
-    if out.endswith(_COMPRESSED):
-        raise OptionError(f"cannot write {out}: vectors are not compressed; pipe them through a compressor")
+    asks_for_gzip(out, "vectors are not compressed; pipe them through a compressor", read_gzip=False)
     form = asked or ENDINGS.get(os.path.splitext(out)[1]) or ("tsv" if is_stream(out) else None)
     if form is None:
         raise OptionError(f"-o {out} does not end in {', '.join(ENDINGS)}; choose a --format")
@@ -90,7 +87,7 @@ def vector_output(out: str, form: str, width: int, count: int | None = None) -> 
 
     ``count``: the number of vectors, None if it is unknown. Raises OptionError for a stream if the format begins with it.
     """
-    with contextlib.nullcontext(sys.stdout.buffer) if out == "-" else atomic_output(out) as stream:
+    with atomic_output(out) as stream:
         if count is None and form != "tsv" and is_stream(out):
             hint = "name a regular file with -o, or write --format tsv"
             raise OptionError(f"--format {form} begins with the number of phrases, known only at the end; {hint}")
