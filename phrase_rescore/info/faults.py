@@ -8,18 +8,16 @@ the old binary tables (``TM/PhraseDictionaryTree.cpp``). ``TM/`` is ``moses/Tran
 
 import functools
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.moses.table import LONGEST_PHRASE, SEPARATOR, WORD, is_non_terminal, is_number, split_fields, words
+from phrase_rescore.moses.table import SEPARATOR, WORD, split_fields, words
 
 MEMORY, MOSES2, COMPACT, ON_DISK, PROBING, BINARY = (
     "PhraseDictionaryMemory", "moses2", "processPhraseTableMin", "CreateOnDiskPt", "CreateProbingPT", "processPhraseTable",
 )  # fmt: skip
-REFUSED = {"annotate": "refuses them (--on-bad-row drop leaves them out)"}
 _MIN_SCORE = {"filter-model-given-input.pl -MinScore, threshold-filter.perl, filter-pt": "take the wrong score"}
 
 
@@ -31,17 +29,13 @@ class Fault(NamedTuple):
     """A kind of bad row, and what programs do with it."""
 
     what: str  # with "rows", plural
-    effects: dict[str, str] = REFUSED  # programs -> what they do
+    effects: dict[str, str]  # programs -> what they do
 
 
+REFUSED = "refused"
 # The facts are those of the Moses source of February 2025; the comment after one names the file that shows it
 FAULTS: dict[str, Fault] = {
-    "few_fields": Fault("rows of fewer than three fields"),
-    "empty_phrase": Fault("rows with an empty source or target phrase"),
-    "non_terminals": Fault("rows with a word in brackets, which Moses takes for a non-terminal"),
-    "long_phrase": Fault(f"rows with a phrase of more than {LONGEST_PHRASE:,} words"),
-    "no_numbers": Fault("rows with a score that is not a plain number, such as inf"),
-    "n_scores": Fault("rows with another number of scores than the first"),
+    REFUSED: Fault("rows that annotate refuses", {"annotate": "stops (--on-bad-row drop leaves them out)"}),
     "bars": Fault("rows with a bar within words", {  # moses/Word.cpp, OnDiskPt, StoreTarget.cpp, moses2/Word.cpp
         _of(MEMORY, MOSES2, COMPACT, ON_DISK, PROBING, BINARY): "take what is before the first bar for the word"}),
     "overflow": Fault("rows with a score above 3.4e38, the largest 32-bit float", {
@@ -87,75 +81,36 @@ _GLUED = re.compile(rb"(?<! )%b|%b(?! |\Z)" % (re.escape(SEPARATOR), re.escape(S
 BAR = SEPARATOR[:1]
 
 
-class Examined(NamedTuple):
-    """The parts of a row, as far as they can be read."""
+def row_faults(row: bytes, n_fields: int) -> list[str]:
+    """Return the faults, keys of FAULTS, of a valid row without its newline; ``value_faults`` finds those of its numbers.
 
-    faults: Sequence[str]  # keys of FAULTS
-    src: bytes = b""  # words between single blanks; empty if there is none
-    tgt: bytes = b""
-    key: bytes = b""  # the bytes that it is sorted by, ``source ||| target |||``
-    scores: bytes = b""  # between single blanks; empty unless they are numbers, and as many as they should be
-
-
-Found = dict[str, object]  # by keys of FAULTS: true where a row has that
-
-
-def examine(row: bytes, n_scores: int, n_fields: int) -> Examined:
-    """Examine a row, without its newline, of a table whose first row has so many; ``value_faults`` examines its numbers."""
+    The first row of the table has ``n_fields`` fields.
+    """
     line = row.rstrip(b"\r")
     fields = split_fields(line)
-    found: Found = {
-        "carriage_returns": line != row,
-        "nul_bytes": b"\0" in row,
-        "n_fields": len(fields) != n_fields,
-        "few_fields": len(fields) < 3,
-    }
-    if len(fields) < 3:
-        return Examined(_those(found))
-    first, second, third = fields[:3]
-    src, tgt, scores = words(first), words(second), words(third)
-    found["glued_separators"] = _GLUED.search(line)
-    found["tabs"] = line.count(b"\t") > third.count(b"\t")
-    found["source_blanks"] = src and first.removesuffix(b" ") != b" ".join(src)
-    found["bars"] = BAR in first or BAR in second
-    found |= _in_phrases(src, tgt) | _in_scores(third, scores, n_scores) | _after_scores(fields)
-    key = SEPARATOR.join((first, second, b""))
-    are_scores = not (found["n_scores"] or found["no_numbers"])
-    return Examined(_those(found), b" ".join(src), b" ".join(tgt), key, b" ".join(scores) if are_scores else b"")
-
-
-def _those(found: Found) -> list[str]:
-    return [fault for fault, is_so in found.items() if is_so]
-
-
-def _in_phrases(src: Sequence[bytes], tgt: Sequence[bytes]) -> Found:
-    return {
-        "empty_phrase": not src or not tgt,
-        "non_terminals": any(map(is_non_terminal, (*src, *tgt))),
-        "long_phrase": max(len(src), len(tgt)) > LONGEST_PHRASE,
-    }
-
-
-def _in_scores(field: bytes, scores: Sequence[bytes], n_scores: int) -> Found:
-    return {
-        "n_scores": len(scores) != n_scores,
-        "no_numbers": not all(map(is_number, scores)),
-        "score_tabs": b"\t" in field,
-        "score_blanks": b"  " in field,
-    }
-
-
-def _after_scores(fields: Sequence[bytes]) -> Found:
-    alignment, _, sparse, properties = (*fields[3:], *[b""] * 4)[:4]
-    # cut as in moses/TargetPhrase.cpp:363-392
-    keys = [item[: item.rfind(b"}") + 1].rstrip(b"}").split(b" ")[0] for item in properties.split(b"{{")[1:]]
-    return {
+    src, tgt, scores, alignment, _, sparse, properties = (*fields, *[b""] * 4)[:7]
+    found: dict[str, object] = {
+        "bars": BAR in src or BAR in tgt,
+        "source_blanks": src.removesuffix(b" ") != b" ".join(words(src)),
+        "glued_separators": _GLUED.search(line),
+        "score_blanks": b"  " in scores,
+        "score_tabs": b"\t" in scores,
+        "tabs": line.count(b"\t") > scores.count(b"\t"),
         "no_alignment": len(fields) < 4,
         "empty_alignment": len(fields) > 3 and not words(alignment),
         "alignment": not _POINTS.fullmatch(alignment),
         "sparse": len(words(sparse)) % 2,
-        "properties": not _KNOWN_PROPERTIES.issuperset(keys),
+        "properties": not _KNOWN_PROPERTIES.issuperset(_keys(properties)),
+        "n_fields": len(fields) != n_fields,
+        "carriage_returns": line != row,
+        "nul_bytes": b"\0" in row,
     }
+    return [fault for fault, is_so in found.items() if is_so]
+
+
+def _keys(properties: bytes) -> list[bytes]:
+    """Return the keys of properties ``{{KEY …}}``, cut as in ``moses/TargetPhrase.cpp:363-392``."""
+    return [item[: item.rfind(b"}") + 1].rstrip(b"}").split(b" ")[0] for item in properties.split(b"{{")[1:]]
 
 
 @functools.lru_cache
@@ -171,10 +126,10 @@ def harmless_tail(n_fields: int) -> re.Pattern[bytes]:
 
 
 @functools.lru_cache(maxsize=10_000)
-def tail_faults(tail: bytes, n_scores: int, n_fields: int) -> tuple[str, ...]:
+def tail_faults(tail: bytes, n_fields: int) -> tuple[str, ...]:
     """Examine what follows the scores of a plain row."""
-    row = SEPARATOR.join((b"x ", b" x ", b" 1" * n_scores)) + tail.removesuffix(b"\n")
-    return tuple(examine(row, n_scores, n_fields).faults)
+    row = SEPARATOR.join((b"x ", b" x ", b" 1")) + tail.removesuffix(b"\n")
+    return tuple(row_faults(row, n_fields))
 
 
 def value_faults(values: NDArray[np.float64]) -> dict[str, NDArray[np.bool_]]:

@@ -1,30 +1,31 @@
 """Survey a phrase table in one pass: its contents, its order, and the rows that a Moses program mishandles."""
 
+from __future__ import annotations
+
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from itertools import chain, islice, repeat
-from operator import itemgetter, lt, ne
+from collections.abc import Sequence
+from itertools import chain, compress, islice, repeat
+from operator import lt, ne
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.data.sampling import DistinctSample
-from phrase_rescore.errors import InputError
+from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
-from phrase_rescore.info.faults import BAR, examine, harmless_tail, tail_faults, value_faults
-from phrase_rescore.messages import shown
+from phrase_rescore.info.faults import BAR, REFUSED, harmless_tail, row_faults, tail_faults, value_faults
 from phrase_rescore.moses.columns import JUDGED_ROWS, looks_annotated
 from phrase_rescore.moses.file_kinds import DESCRIBED, check_kind
 from phrase_rescore.moses.table import (
     BLOCK_ROWS,
     SEPARATOR,
     cut_rows,
-    is_number,
     parse_block,
+    parse_row,
     score_values,
     split_fields,
-    words,
+    valid_rows,
 )
 from phrase_rescore.progress import Progress, silent
 from phrase_rescore.runtime import no_cycle_collection
@@ -79,52 +80,74 @@ class SurveyedSide:
         return found.pop() + 1 if len(found) == 1 else None
 
 
+class _ValidRow(NamedTuple):
+    line: int
+    src: bytes  # words between single blanks
+    tgt: bytes
+    key: bytes  # the bytes that it is sorted by, ``source ||| target |||``
+    scores: bytes
+
+    @classmethod
+    def parse(cls, line: int, row: bytes, n_scores: int) -> _ValidRow:
+        """Cut a row that is not plain. Raises RowError if it is not valid."""
+        parsed = parse_row(row, n_scores)
+        key = SEPARATOR.join((*parsed.fields[:2], b""))
+        return cls(line, b" ".join(parsed.src), b" ".join(parsed.tgt), key, b" ".join(parsed.scores))
+
+
 class Survey:
     """Counts of the rows so far of a table whose first row has ``n_scores`` scores and ``n_fields`` fields."""
 
-    def __init__(self, n_scores: int, n_fields: int, table: str = "", annotated: bool = False, rules: bool = False) -> None:
-        self.table, self.looks_annotated, self.rules = table, annotated, rules
+    def __init__(self, n_scores: int, n_fields: int, table: str = "", annotated: bool = False) -> None:
+        self.table, self.looks_annotated = table, annotated
         self.n_scores, self.n_fields = n_scores, n_fields
-        self.rows = self.pairs = self.sources = 0  # pairs: rows that have both phrases; sources: runs of equal ones
+        self.rows = self.pairs = self.sources = 0  # pairs: valid rows; sources: runs of equal ones
         self.src, self.tgt = SurveyedSide(), SurveyedSide()
         self.scores = ScoreRanges(n_scores)
         self.faults: dict[str, RowCount] = {}  # by keys of FAULTS
         self.pair_order: dict[str, RowCount] = {}  # rows that should stand before the row before, "unsorted", or are "repeated"
-        self._last: tuple[bytes, bytes] | None = None  # source and key of the last row with both phrases
+        self.first_refusal: RowError | None = None
+        self._last: tuple[bytes, bytes] | None = None  # source and key of the last valid row
 
     def add(self, first_row: int, data: bytes) -> None:
         """Survey the rows that follow."""
-        rows, is_harmless = cut_rows(data, self.n_scores), harmless_tail(self.n_fields).fullmatch
+        rows = cut_rows(data, self.n_scores)
         where: dict[str, list[int]] = defaultdict(list)  # lines that have a fault
-        pairs = list[tuple[int, bytes, bytes, bytes]]()  # line, source, target and key of rows with both phrases
-        scored = list[tuple[int, bytes]]()  # lines that have all scores, and the scores
+        valid = list[_ValidRow]()
         for line, (head, src, tgt, tail, other) in enumerate(zip(*rows, strict=True), first_row):
             if other is None:
                 end = head.rindex(SEPARATOR) + len(SEPARATOR)
-                key, scores = head[:end], head[end:]
-                faults: Sequence[str] = () if is_harmless(tail) else tail_faults(tail, self.n_scores, self.n_fields)
-                if BAR in src or BAR in tgt:
-                    faults = (*faults, "bars")
+                row = _ValidRow(line, src, tgt, head[:end], head[end:])
+                faults = self._plain_faults(src, tgt, tail)
             else:
-                faults, src, tgt, key, scores = examine(other, self.n_scores, self.n_fields)
-            for kind in faults:
-                where[kind].append(line)
-            if src and tgt:
-                pairs.append((line, src, tgt, key))
-            if scores:
-                scored.append((line, scores))
+                try:
+                    row = _ValidRow.parse(line, other, self.n_scores)
+                except RowError as error:
+                    self.first_refusal = self.first_refusal or error
+                    where[REFUSED].append(line)
+                    continue
+                faults = row_faults(other, self.n_fields)
+            valid.append(row)
+            for fault in faults:
+                where[fault].append(line)
         self.rows += len(rows.heads)
-        values = score_values([scores for _, scores in scored], self.n_scores)
-        self.scores.add(values)
-        for kind, mask in value_faults(values).items():
-            where[kind] = [line for (line, _), is_so in zip(scored, mask.tolist(), strict=True) if is_so]
-        for kind, of_kind in where.items():
-            _count(self.faults, kind, of_kind)
-        if pairs:
-            self._add_pairs(*zip(*pairs, strict=True))
+        if valid:
+            lines, src_phrases, tgt_phrases, keys, scores = zip(*valid, strict=True)
+            values = score_values(scores, self.n_scores)
+            self.scores.add(values)
+            for fault, mask in value_faults(values).items():
+                where[fault] = list(compress(lines, mask.tolist()))
+            self._add_pairs(lines, src_phrases, tgt_phrases, keys)
+        for fault, of_fault in where.items():
+            _count(self.faults, fault, of_fault)
+
+    def _plain_faults(self, src: bytes, tgt: bytes, tail: bytes) -> Sequence[str]:
+        """Return the faults of a plain row; what follows its scores is nearly always as in other rows."""
+        faults = () if harmless_tail(self.n_fields).fullmatch(tail) else tail_faults(tail, self.n_fields)
+        return (*faults, "bars") if BAR in src or BAR in tgt else faults
 
     def _add_pairs(self, lines: Sequence[int], src: Sequence[bytes], tgt: Sequence[bytes], keys: Sequence[bytes]) -> None:
-        """Count rows with both phrases; they should be sorted by ``keys``."""
+        """Count valid rows; they should be sorted by ``keys``."""
         last_src, last_key = self._last or (b"", b"")
         begins = np.flatnonzero(np.fromiter(map(ne, src, chain((last_src,), src)), bool, len(src)))
         self.pairs, self.sources = self.pairs + len(src), self.sources + len(begins)
@@ -140,8 +163,6 @@ class Survey:
     def finish(self) -> None:
         """Judge the table as a whole, after its last row."""
         _count(self.faults, "sources_apart", np.sort(self.src.sample.repeated).tolist())
-        if self.rules:  # where words in brackets are what they seem
-            self.faults.pop("non_terminals", None)
         factors = self.src.factors, self.tgt.factors
         if None not in factors and factors != (1, 1):
             self.faults.pop("bars", None)  # a factored table
@@ -159,20 +180,6 @@ def _count(counts: dict[str, RowCount], kind: str, lines: Sequence[int]) -> None
         counts[kind] = RowCount(rows + len(lines), first_line)
 
 
-def _scored(rows: Iterable[bytes]) -> list[tuple[list[bytes], bool]]:
-    """Return the scores of rows of three fields or more, and whether they are numbers, even of bad rows."""
-    listed = [words(fields[2].rstrip(b"\r")) for row in rows if len(fields := split_fields(row, 3)) > 2]
-    return [(scores, bool(scores) and all(map(is_number, scores))) for scores in listed]
-
-
-def _are_rules(table: str, rows: Sequence[bytes]) -> bool:
-    """Return whether a table's first rows are rules. Raises InputError for any other kind of file."""
-    kind = check_kind(table, rows, DESCRIBED)
-    if kind is None and not any(row.count(SEPARATOR) > 1 for row in rows):
-        raise InputError(table, f"{shown(rows[0])} does not look like a phrase table", f"pass {DESCRIBED.what}")
-    return kind == "rules"
-
-
 def survey_table(table: str, on_read: Progress | None = None, on_rows: Progress = silent) -> Survey:
     """Survey a table (``-``: standard input), which is read once. Memory grows with the number of distinct words alone.
 
@@ -183,12 +190,13 @@ def survey_table(table: str, on_read: Progress | None = None, on_rows: Progress 
         blocks = read_blocks(stream, BLOCK_ROWS)
         first = list(islice(blocks, 1))
         rows = first[0].rows() if first else []
-        rules = _are_rules(name, rows[:JUDGED_ROWS])
-        n_fields = len(split_fields(next((row for row in rows if SEPARATOR in row), b"")))
-        scores, _ = max(_scored(rows), key=itemgetter(1), default=([], False))  # the first that are numbers, if any are
-        n_scores = len(scores) or 1
-        judged = parse_block(Block(0, 1, b"\n".join(rows[:JUDGED_ROWS])), n_scores).values(n_scores)
-        survey = Survey(n_scores, n_fields, name, looks_annotated(judged), rules)
+        check_kind(name, rows, DESCRIBED)
+        valid = next(valid_rows(rows), None)
+        if valid is None:
+            raise InputError(name, f"no valid row in its first {len(rows):,}", f"pass {DESCRIBED.what}")
+        n_fields = len(split_fields(SEPARATOR.join(valid.fields)))
+        judged = parse_block(Block(0, 1, b"\n".join(rows[:JUDGED_ROWS])), valid.n_scores).values(valid.n_scores)
+        survey = Survey(valid.n_scores, n_fields, name, looks_annotated(judged))
         for block in chain(first, blocks):
             survey.add(block.first_row, block.data)
             on_rows(survey.rows)

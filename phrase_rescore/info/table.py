@@ -11,7 +11,7 @@ import numpy as np
 
 from phrase_rescore.data.vocabulary import coverage
 from phrase_rescore.errors import RescoreError
-from phrase_rescore.info.faults import FAULTS
+from phrase_rescore.info.faults import FAULTS, REFUSED
 from phrase_rescore.info.survey import RowCount, Survey, SurveyedSide, survey_table
 from phrase_rescore.messages import counted
 from phrase_rescore.moses.sidecar import AddedColumn, read_sidecar
@@ -77,7 +77,7 @@ class TableInfo:
         adjacent = "adjacent" if is_sorted or exact else "adjacent in a sample"  # there are too many to tell
         return {
             "file": survey.table,
-            "kind": "rule table" if survey.rules else "phrase table",
+            "kind": "phrase table",
             "rows": survey.rows,
             "pairs": survey.pairs,
             "fields": survey.n_fields,
@@ -86,8 +86,8 @@ class TableInfo:
             "target": {"distinct": survey.tgt.sample.distinct, "exact": survey.tgt.sample.exact, **_side(survey.tgt)},
             "scores": [
                 {"column": i + 1,
-                 "smallest": float(np.nan_to_num(scores.least[i])) if scores.rows else None,  # JSON has no infinity
-                 "largest": float(np.nan_to_num(scores.greatest[i])) if scores.rows else None,
+                 "smallest": float(np.nan_to_num(scores.least[i])),  # JSON has no infinity
+                 "largest": float(np.nan_to_num(scores.greatest[i])),
                  "mean_log": float(scores.log_sums[i] / scores.above_zero[i]) if scores.above_zero[i] else None,
                  "zeros": int(scores.zeros[i])}
                 for i in range(survey.n_scores)
@@ -98,20 +98,23 @@ class TableInfo:
                       "equal_sources": "apart" if "sources_apart" in survey.faults else adjacent,
                       "repeated_pairs": survey.pair_order.get("repeated", RowCount(0, 0)).rows},
             "model": self.coverage,
-            "problems": [
-                {"problem": kind, "count": survey.faults[kind].rows, "first_line": survey.faults[kind].first_line, "what": what,
-                 "programs": effects}
-                for kind, (what, effects) in FAULTS.items() if kind in survey.faults
-            ],
+            "problems": list(self._problems()),
         }  # fmt: skip
+
+    def _problems(self) -> Iterator[dict[str, Any]]:
+        for name, fault in FAULTS.items():
+            if name in self.survey.faults:
+                rows, first_line = self.survey.faults[name]
+                found = {"count": rows, "first_line": first_line, "what": fault.what, "programs": fault.effects}
+                yield {"problem": name, **found, "reason": str(self.survey.first_refusal) if name == REFUSED else None}
 
     def lines(self) -> Iterator[str]:
         """Yield the description line by line."""
         found = self.as_object()
         sides = {name: found[name] for name in ("source", "target")}
-        no_pairs = found["rows"] - found["pairs"]
-        yield f"{found['file']}: a {found['kind']}" + ("; no other command takes it" if self.survey.rules else "")
-        yield labelled("rows", f"{found['rows']:,}" + (f" ({no_pairs:,} without two phrases)" if no_pairs else ""))
+        refused = found["rows"] - found["pairs"]
+        yield f"{found['file']}: a {found['kind']}"
+        yield labelled("rows", f"{found['rows']:,}" + (f" ({refused:,} refused)" if refused else ""))
         yield labelled("fields", f"{found['fields']}")
         yield labelled("sources", _sources(found))
         yield labelled("targets", _distinct(found["target"]))
@@ -137,7 +140,8 @@ class TableInfo:
         yield "problems" if found["problems"] else labelled("problems", "none found")
         for kind in found["problems"]:
             at_least = "at least " if kind["problem"] == "sources_apart" and not self.survey.src.sample.exact else ""
-            yield f"  {kind['what']}: {at_least}{kind['count']:,}, the first in line {kind['first_line']:,}"
+            reason = f": {kind['reason']}" if kind["reason"] else ""
+            yield f"  {kind['what']}: {at_least}{kind['count']:,}, the first in line {kind['first_line']:,}{reason}"
             yield from (f"    {programs}: {effect}" for programs, effect in kind["programs"].items())
 
     def _added_columns(self) -> str:
@@ -171,25 +175,26 @@ def _sources(found: dict[str, Any]) -> str:
     runs = found["source"]["runs"]
     if not found["order"]["sources"]["sorted"]:
         return f"{_distinct(found['source'])} in {runs:,} runs of equal ones"
-    return f"{runs:,}" + (f", {found['pairs'] / runs:.2f} rows each" if runs else "")
+    return f"{runs:,}, {found['pairs'] / runs:.2f} rows each"
 
 
 def _lengths(sides: dict[str, dict[str, Any]]) -> Iterator[str]:
-    lengths = {name: {int(n): rows for n, rows in side["lengths"].items()} for name, side in sides.items()}
-    longest = max(chain([1], *lengths.values()))
+    """Yield the shares of the rows by the length of a side's phrase, from 1 to _LONG or more."""
+    counts = {name: {int(n): rows for n, rows in side["lengths"].items()} for name, side in sides.items()}
+    longest = max(chain.from_iterable(counts.values()))
     places = range(1, min(longest, _LONG) + 1)
     heads = [f"{n}+" if n == _LONG and longest > _LONG else f"{n}" for n in places]
     yield labelled("length", "".join(f"{head:>7}" for head in (*heads, "mean", "most")))
-    for name, of in lengths.items():
-        parts = [sum(rows for n, rows in of.items() if min(n, _LONG) == place) for place in places]
-        shares = [percentage(part, sum(of.values())) if part else "-" for part in parts]
-        mean = f"{sides[name]['mean_length']:.2f}" if of else "none"
-        yield labelled(f"  {name}", "".join(f"{text:>7}" for text in (*shares, mean, f"{max(of, default=0)}")))
+    for name, by_length in counts.items():
+        parts = [sum(rows for n, rows in by_length.items() if min(n, _LONG) == place) for place in places]
+        shares = [percentage(part, sum(by_length.values())) if part else "-" for part in parts]
+        texts = (*shares, f"{sides[name]['mean_length']:.2f}", f"{max(by_length)}")
+        yield labelled(f"  {name}", "".join(f"{text:>7}" for text in texts))
 
 
 def _side(side: SurveyedSide) -> dict[str, Any]:
     lengths = side.lengths
-    mean = sum(n * rows for n, rows in lengths.items()) / lengths.total() if lengths else None
+    mean = sum(n * rows for n, rows in lengths.items()) / lengths.total()
     return {
         "words": side.words.total(), "distinct_words": len(side.words), "factors": side.factors,
         "lengths": {str(n): lengths[n] for n in sorted(lengths)}, "mean_length": mean,

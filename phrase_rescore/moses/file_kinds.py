@@ -74,9 +74,7 @@ KINDS = {  # a row is of the first that it fits
     "nbest": Kind("an n-best list", "rescore takes it", (
         Form(NUMBER, _FIELD, _any(_FEATURE)), Form(NUMBER, _FIELD, _FIELD, _any(_FEATURE)),
         Form(rb"\d+", _FIELD, _NUMBERS, NUMBER, exact=True), Form(_FIELD, _all(_FEATURE), _NUMBERS, exact=True))),
-    "rules": Kind("a rule table of Moses, Hiero or syntax (non-terminals such as [X])", "info takes it", (
-        Form(_any(_NON_TERMINAL), _FIELD, _NUMBERS), Form(_FIELD, _any(_NON_TERMINAL), _NUMBERS))),
-    "grammar": Kind("a grammar of Joshua or cdec (non-terminals such as [X])", "", (
+    "rules": Kind("a rule table, Hiero or syntax (non-terminals such as [X])", "", (
         Form(_any(_NON_TERMINAL), _FIELD, _FIELD), Form(_FIELD, _any(_NON_TERMINAL), _FIELD))),
     "half": Kind("a half table (alignment before the scores)", "the consolidated phrase-table.gz is the right one", (
         Form(_FIELD, _FIELD, _EMPTY, _NUMBERS, _FIELD), Form(_FIELD, _FIELD, _POINTS, rb"[^ ]+ %b(?: .*)?" % NUMBER)),
@@ -115,7 +113,7 @@ class Wanted(NamedTuple):
 
 
 TABLE = Wanted("a phrase table", ("table",))
-DESCRIBED = Wanted("a phrase table, a model or a moses.ini", ("table", "rules"))
+DESCRIBED = Wanted("a phrase table, a model or a moses.ini", ("table",))
 PAIRS = Wanted("a phrase table, an extract file or TSV", ("table", "extract", "tsv"))
 TEXT = Wanted("tokenized text in UTF-8, a sentence a line", ("text",))
 

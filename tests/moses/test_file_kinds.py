@@ -12,8 +12,8 @@ from phrase_rescore.moses.file_kinds import TABLE as TABLES
 TABLE = b"a b ||| c ||| 0.5 0.25 0.25 0.1 ||| 0-0 ||| 1 1 1 ||| |||\n"
 FILES = {
     "rules": [b"[X][X] a [X] ||| [X][X] b [X] ||| 0.5 0.1 ||| 0-0 1-1 ||| 1 1 1\n",
-              b"a [X] ||| b [NP] ||| 1 ||| 0-0\n" * 3 + TABLE * 2],
-    "grammar": [b"[X] ||| a [X,1] ||| b [X,1] ||| f=0.5 ||| 0-0\n", b"[S] ||| a ||| b ||| 0 -1.5\n"],
+              b"[X] ||| a [X,1] ||| b [X,1] ||| f=0.5 ||| 0-0\n",
+              b"[S] ||| a ||| b ||| 0 -1.5\n", b"a [X] ||| b [NP] ||| 1 ||| 0-0\n" * 3 + TABLE * 2],
     "nbest": [b"0 ||| a b c  ||| LM0= -3 TM0= -1 -2 ||| -7.5\n", b"0 ||| a ||| lm_0=-3.2 tm=1 ||| -3\n",
               b"0 ||| a b  ||| d: 0 -1.5 lm: -36.1 w: -2 ||| -16.9\n",
               b"0 ||| a b ||| -1.2 -3 ||| -4.2\n",
