@@ -8,10 +8,8 @@ import math
 import re
 import sys
 from collections.abc import Callable
-from unittest import mock
 
 import atheris
-import numpy as np
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import InputError, RowError
@@ -31,10 +29,6 @@ COLUMNS = b" 0.25 2.718282"
 def with_scores(fields: list[bytes], drop: int, append: bytes) -> bytes:
     head, tail = moses_table.cut_after_scores(fields)
     return head.rsplit(None, drop)[0] + append + tail
-
-
-def none_plain(n_scores: int) -> re.Pattern[bytes]:
-    return re.compile(rb"()()()()([^\n]*+)\n")
 
 
 SEEDS = [
@@ -85,25 +79,28 @@ def check_row(row: bytes, n_scores: int) -> None:
 def check_block(data: bytes, n_scores: int, factors: Factors, fix_blanks: bool) -> None:
     """Rows cut by one expression are the rows parsed one by one."""
     block = Block(3, 41, data)
-    at_once = moses_table.parse_block(block, n_scores, fix_blanks, (factors,))
-    with mock.patch.object(moses_table, "plain_row", none_plain):
-        by_rows = moses_table.parse_block(block, n_scores, fix_blanks, (factors,))
-    for name in ("lines", "heads", "src", "tgt", "tails"):
-        assert list(getattr(at_once, name)) == list(getattr(by_rows, name)), name
-    assert at_once.irregular_blanks == by_rows.irregular_blanks
-    assert np.array_equal(at_once.occurrences(), by_rows.occurrences(), equal_nan=True)
-    assert np.array_equal(at_once.values(n_scores), by_rows.values(n_scores))
-    assert [(line, row, told(e)) for line, row, e in at_once.bad] == [(line, row, str(e)) for line, row, e in by_rows.bad]
-    assert len(at_once.lines) + len(at_once.bad) == len(block.rows())
-    append = [b" 0.25 %d" % line for line in at_once.lines]
-    for drop in range(n_scores):
-        assert at_once.write(drop, append) == by_rows.write(drop, append), drop
-    for phrases, factor, side in ((at_once.src, factors[0], "source"), (at_once.tgt, factors[1], "target")):
-        selected = select_factor(phrases, factor, side)
-        plain = [
-            b" ".join(word if factor is None else word.split(b"|")[factor] for word in phrase.split(b" ")) for phrase in phrases
-        ]
-        assert list(selected) == plain
+    found = moses_table.parse_block(block, n_scores, fix_blanks, (factors,))
+    kept, bad = list[tuple[int, bytes, bytes]](), list[int]()
+    values = list[list[float]]()
+    for line, row in enumerate(block.rows(), 41):
+        try:
+            parsed = parse_row(row, n_scores)
+            moses_table.check_factors(b" ".join(parsed.src), b" ".join(parsed.tgt), factors)
+        except RowError:
+            bad.append(line)
+            continue
+        kept.append((line, b" ".join(parsed.src), b" ".join(parsed.tgt)))
+        values.append([float(score) for score in parsed.scores])
+    assert list(zip(found.lines, found.src, found.tgt, strict=True)) == kept
+    assert [line for line, _, error in found.bad if told(error)] == bad
+    assert found.values(n_scores).tolist() == values
+    for phrases, factor, side in ((found.src, factors[0], "source"), (found.tgt, factors[1], "target")):
+        plain = [b" ".join(chosen(word, factor) for word in phrase.split(b" ")) for phrase in phrases]
+        assert list(select_factor(phrases, factor, side)) == plain
+
+
+def chosen(word: bytes, factor: int | None) -> bytes:
+    return word if factor is None else word.split(b"|")[factor]
 
 
 def check_factors(phrase: bytes) -> None:
