@@ -55,11 +55,6 @@ def detect_format(path: str, first_rows: list[bytes]) -> str:
     return kind
 
 
-def refuse_by_name(path: str) -> None:
-    """Raise InputError for the names that Moses gives to files with inverted or incomplete pairs, or with none."""
-    check_name(path, PAIRS)
-
-
 def _read_table(block: Block, n_scores: int, counts: bool, factors: Factors) -> tuple[PairBlock, list[BadRow]]:
     parsed = parse_block(block, n_scores, factors=(factors,))
     if not counts:
@@ -95,7 +90,7 @@ def read_pair_blocks(
     each bad row of a block, before its pairs; without it, the row raises InputError. ``counts`` adds how often each pair was
     extracted: a table's joint count (a row without one is a bad row), else 1 for every row.
     """
-    refuse_by_name(path)
+    check_name(path, PAIRS)
     name, n_scores = display_name(path), None
     with open_input(path, on_read) as stream:
         blocks = read_blocks(stream, 4096)

@@ -6,6 +6,7 @@ from itertools import islice
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.paths import check_one_stream
+from phrase_rescore.moses.file_kinds import TEXT, check_kind
 from phrase_rescore.moses.pairs import PairBlock
 from phrase_rescore.moses.table import words
 from phrase_rescore.progress import Progress
@@ -29,13 +30,14 @@ def _read_bitext(source: str, target: str, on_read: Progress | None = None) -> G
         sides = read_rows(src_stream), read_rows(tgt_stream)
         while True:
             src, tgt = (list(islice(rows, _LINES)) for rows in sides)
+            if not lines:
+                check_kind(display_name(source), src, TEXT)
+                check_kind(display_name(target), tgt, TEXT)
             lines += min(len(src), len(tgt))
             if len(src) != len(tgt):
                 short, long = (source, target) if len(src) < len(tgt) else (target, source)
                 hint = "the files of a bitext have a line for each line of the other"
                 raise InputError(display_name(short), f"has {lines:,} lines, and {display_name(long)} has more", hint)
-            if not lines:
-                raise InputError(display_name(source), "is empty", "pass tokenized text, a sentence a line")
             if not src:
                 return
             yield _block(src, tgt)

@@ -6,6 +6,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 from phrase_rescore._version import __version__
@@ -18,6 +19,7 @@ from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.paths import beside, is_stream
 from phrase_rescore.files.row_outputs import DroppedRows
+from phrase_rescore.moses.file_kinds import JUDGED, TEXT, check_kind
 from phrase_rescore.moses.pairs import PairBlock
 from phrase_rescore.progress import Listener, Progress, Say, silent
 from phrase_rescore.training.config import Observer, Pairs
@@ -144,7 +146,10 @@ class PairSource(Source[PairStore]):
         if self._pairs.vocab_corpus:
             corpus = self._pairs.vocab_corpus[side]
             with open_input(corpus) as stream:
-                counts = vocabulary.count_words(read_rows(stream))
+                rows = read_rows(stream)
+                first = list(islice(rows, JUDGED))
+                check_kind(display_name(corpus), first, TEXT)
+                counts = vocabulary.count_words(chain(first, rows))
             if not counts:
                 raise InputError(display_name(corpus), "has no words", "pass tokenized text")
         shortlist, left_out = vocabulary.most_frequent(counts, self._pairs.shortlist)

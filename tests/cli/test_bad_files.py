@@ -98,7 +98,7 @@ def content(data: bytes, name: str = "table.gz") -> Callable[[Path], Path]:
 
 EMPTY = {
     "train": "is empty; pass a phrase table, an extract file or TSV",
-    "train --vocab-corpus": "has no words; pass tokenized text",
+    "train --vocab-corpus": "is empty; pass tokenized text",
     "train --source-vocab": "is empty; name the words of the shortlist, one a line",
     "info": "is empty; pass a phrase table, a model or a moses.ini",
     "moses-ini": "no feature in it; pass the moses.ini that train-model.perl or mert-moses.pl wrote",

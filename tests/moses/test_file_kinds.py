@@ -47,6 +47,7 @@ READERS = {  # what they take, and a command
     "annotate": (TABLES, "annotate {file} -m {model} -o {out}"),
     "train": (PAIRS, "train {file} -m {out} --max-steps 1"),
     "train-lm": (TEXT, "train-lm {file} -m {out} --max-steps 1"),
+    "train-nmt": (TEXT, "train-nmt {file} {file} -m {out} --max-steps 1"),
     "info": (DESCRIBED, "info {file}"),
 }
 

@@ -196,9 +196,9 @@ def test_a_bitext_has_two_files_of_equal_length(run: Run, tmp_path: Path) -> Non
     assert "name two files" in run("train-nmt", source, "-m", model).err
     assert "standard input" in run("train-nmt", "-", "-", "-m", model).err
     lines = Path(target).read_text().splitlines()
-    for short in (len(lines) - 1, 0):
+    for short, found in ((len(lines) - 1, f"has {len(lines) - 1} lines, and {source} has more"), (0, "is empty")):
         Path(target).write_text("".join(f"{line}\n" for line in lines[:short]))
-        with pytest.raises(InputError, match=f"{target}: has {short} lines, and {source} has more"):
+        with pytest.raises(InputError, match=f"{target}: {found}"):
             train_nmt((source, target), model, **SMALL)
     assert not Path(model).exists()
 
