@@ -6,7 +6,7 @@ from typing import Any
 from phrase_rescore.data.vocabulary import SIDES, SOURCE_VOCAB, TARGET_VOCAB, Vocabulary
 from phrase_rescore.nmt.network import TranslationModel, TranslationSizes
 from phrase_rescore.nn import storage
-from phrase_rescore.nn.storage import Config, is_share, require
+from phrase_rescore.nn.storage import Config
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,10 @@ def load(directory: str) -> Translation:
     with storage.unchanged(directory):
         config = Config(directory)
         config.check_kind(storage.ATTENTION)
-        sizes, by_side = config.sizes(TranslationSizes, {}), config.entries.get("unk_share")
-        shares: list[Any] = [by_side.get(side) for side in SIDES] if isinstance(by_side, dict) else [None]
-        require(all(map(is_share, shares)), f"{config.path}: 'unk_share' is missing or not a pair of numbers from 0 to 1")
+        sizes, unk_shares = config.sizes(TranslationSizes, {}), config.unk_shares()
         src_vocab = storage.read_words(directory, SOURCE_VOCAB, sizes.src_vocabulary)
         tgt_vocab = storage.read_words(directory, TARGET_VOCAB, sizes.tgt_vocabulary)
         network = storage.load_network(directory, config, TranslationModel, sizes)
         parts = ["p(target|source)", f"hidden:{sizes.hidden}", f"embedding:{sizes.embedding}"]
         signature = storage.signature_of(storage.ATTENTION, parts, network, (src_vocab, tgt_vocab))
-        return Translation(network, src_vocab, tgt_vocab, (float(shares[0]), float(shares[1])), config.training(), signature)
+        return Translation(network, src_vocab, tgt_vocab, unk_shares, config.training(), signature)

@@ -87,6 +87,16 @@ def gathered_gradients(dtype: torch.dtype | None = None) -> Iterator[None]:
         _active.matrices = None
 
 
+def plain_times(x: Tensor, M: Tensor, add: Tensor | None = None) -> Tensor:
+    """Return what ``times`` returns, by the equation: tests compare the two and their gradients."""
+    return x @ M.T if add is None else x @ M.T + add
+
+
+# Why ``times`` looks for its matrix by ``id``, among those of its thread: a network's formulas name a matrix where they use it,
+# and should not carry what gathers its gradient through every cell. An id is that of one tensor while a forward pass runs, for
+# the module holds its matrices. Threads compute parts of a minibatch at once, and their gradients must not mix.
+
+
 def times(x: Tensor, M: Tensor, add: Tensor | None = None) -> Tensor:
     """Return x Mᵀ (+ add): (n, in) -> (n, out), made in the precision of M and returned in that of x."""
     if _active.matrices is not None and torch.is_grad_enabled():

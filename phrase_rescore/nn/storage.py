@@ -1,4 +1,4 @@
-"""The parts of every model directory: config.json, weights in safetensors shards, files of words. Nothing in it is executed."""
+"""The parts of every model directory: config.json, weights in safetensors, files of words. Nothing in it is executed."""
 
 import contextlib
 import hashlib
@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import save_file
 
 from phrase_rescore._version import __version__
-from phrase_rescore.data.vocabulary import Vocabulary, format_vocabulary, read_vocabulary
+from phrase_rescore.data.vocabulary import SIDES, Vocabulary, format_vocabulary, read_vocabulary
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, lacks_memory, writing
 from phrase_rescore.files.outputs import replace_directory
 from phrase_rescore.files.paths import missing_model
@@ -26,11 +26,9 @@ PAIRS, TEXT, BITEXT = "phrase pairs, made by train", "text, made by train-lm", "
 RNN_ENCODER_DECODER, FEEDFORWARD_LM, ATTENTION = "rnn-encoder-decoder", "feedforward-lm", "attention"
 MODELS_OF = {RNN_ENCODER_DECODER: PAIRS, FEEDFORWARD_LM: TEXT, ATTENTION: BITEXT}  # the kinds by name, and of what each is
 FORMAT_VERSION = 1
-DTYPES = {"float32": "F32", "bfloat16": "BF16"}  # what safetensors calls them; bfloat16 is of models by older versions
 CONFIG, LOG = "config.json", "train.log.jsonl"
 _WEIGHTS = "model-00001-of-00001.safetensors"
 
-_WEIGHT_FILE = re.compile(r"[\w.-]+\.safetensors", re.ASCII)  # in the directory, and nowhere else
 _DEPTH = 32  # of the JSON in a config; configs written here have 4
 
 DAMAGED = "the model is damaged"
@@ -194,15 +192,20 @@ class Config:
         training = self.entries.get("training")
         return training if isinstance(training, dict) else {}
 
-    def weights(self) -> tuple[list[str], str]:
-        """Return the names of the safetensors files, and what they call the type of their numbers."""
+    def check_weights(self) -> None:
+        """Refuse weights other than float32 in the one file of this version."""
         weights: Any = self.entries.get("weights")
         require(isinstance(weights, dict), f"{self.path}: 'weights' is missing or not an object")
-        dtype, files = weights.get("dtype"), weights.get("files")
-        require(dtype in list(DTYPES), f"{self.path}: weights.dtype {as_json(dtype)} is not one of {', '.join(DTYPES)}")
-        named = isinstance(files, list) and all(isinstance(name, str) and _WEIGHT_FILE.fullmatch(name) for name in files)
-        require(named, f"{self.path}: weights.files {as_json(files)} are not names of .safetensors files")
-        return list(dict.fromkeys(files)), DTYPES[dtype]
+        for name, known in (("dtype", "float32"), ("files", [_WEIGHTS])):
+            value = weights.get(name)
+            require(value == known, f"{self.path}: weights.{name} is {as_json(value)}, not {as_json(known)}")
+
+    def unk_shares(self) -> tuple[float, float]:
+        """Return UNK's share of the training words, source and target."""
+        by_side = self.entries.get("unk_share")
+        shares: list[Any] = [by_side.get(side) for side in SIDES] if isinstance(by_side, dict) else [None]
+        require(all(map(is_share, shares)), f"{self.path}: 'unk_share' is missing or not a pair of numbers from 0 to 1")
+        return float(shares[0]), float(shares[1])
 
 
 def as_json(value: Any) -> str:
@@ -258,38 +261,36 @@ def utf8_name(path: str) -> Iterator[str]:
 
 
 def load_network(directory: str, config: Config, make: Callable[[Sizes], Network], sizes: Sizes) -> Network:
-    """Build the network and fill it from its files, whose headers are compared with its sizes before anything is allocated."""
-    files, dtype = config.weights()
+    """Build the network and fill it from its file, whose header is compared with its sizes before anything is allocated."""
+    config.check_weights()
     try:
         with torch.device("meta"):
             expected = {name: list(weight.shape) for name, weight in make(sizes).named_weights()}
     except (RuntimeError, TypeError):  # torch counts in 64 bits
         raise ModelError(f"{config.path}: 'sizes' need more numbers than any file can hold; {DAMAGED}") from None
+    path = os.path.join(directory, _WEIGHTS)
+    _check_regular(path)
     with contextlib.ExitStack() as stack:
-        shards: dict[str, Any] = {}  # tensor name: the open file that has it
-        for path in (os.path.join(directory, name) for name in files):
-            _check_regular(path)
-            try:
-                shard = stack.enter_context(safetensors.safe_open(stack.enter_context(utf8_name(path)), framework="pt"))
-            except (OSError, safetensors.SafetensorError, RuntimeError) as error:
-                if lacks_memory(error):
-                    raise
-                what = "try again" if isinstance(error, RuntimeError) else _DAMAGED_FILE  # torch's: a system call failed
-                raise ModelError(f"{path}: {printable(str(error), limit=200)}; {what}") from None
-            shards.update(dict.fromkeys(shard.keys(), shard))
-        for name in sorted(expected.keys() ^ shards.keys()):
+        try:
+            tensors = stack.enter_context(safetensors.safe_open(stack.enter_context(utf8_name(path)), framework="pt"))
+        except (OSError, safetensors.SafetensorError, RuntimeError) as error:
+            if lacks_memory(error):
+                raise
+            what = "try again" if isinstance(error, RuntimeError) else _DAMAGED_FILE  # torch's: a system call failed
+            raise ModelError(f"{path}: {printable(str(error), limit=200)}; {what}") from None
+        for name in sorted(expected.keys() ^ tensors.keys()):
             verb = "missing from" if name in expected else "unknown in"
             raise ModelError(f"{directory}: tensor {printable(name, 200)} is {verb} the weights; {DAMAGED} or of another kind")
         for name, shape in expected.items():
-            header, where = shards[name].get_slice(name), f"{directory}: tensor {name}"
+            header, where = tensors.get_slice(name), f"{directory}: tensor {name}"
             found = header.get_shape()
             require(found == shape, f"{where} has shape {as_json(found)} where {CONFIG} says {shape}", _TWO_MODELS)
             found = header.get_dtype()
-            require(found == dtype, f"{where} is of type {found} where {CONFIG} says {dtype}", _TWO_MODELS)
+            require(found == "F32", f"{where} is of type {found}, not F32")
         network = make(sizes)
         with torch.no_grad():
             for name, weight in network.named_weights():
-                weight.copy_(shards[name].get_tensor(name))
+                weight.copy_(tensors.get_tensor(name))
                 finite = bool(weight.isfinite().all())
                 require(finite, f"{directory}: tensor {name} has NaN or infinite numbers", "train the model again")
     network.requires_grad_(False)

@@ -1,6 +1,6 @@
 """The model directory of a network that scores phrase pairs. ``storage`` has what it shares with other models:
 config.json                          format version 1: what the tensors mean, sizes, UNK shares, training summary
-model-00001-of-00001.safetensors     the weights by the names of docs/model.md, float32 or bfloat16
+model-00001-of-00001.safetensors     the weights by the names of docs/model.md, float32
 source.vocab, target.vocab           one word a line: bytes, tab, count; line i (from 1) has id i + 1
 train.log.jsonl                      measurements of the training (not part of the model)
 """
@@ -16,7 +16,7 @@ from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.vocabulary import SIDES, SOURCE_VOCAB, TARGET_VOCAB, Vocabulary, factor_counts, refuse_swapped
 from phrase_rescore.moses.table import WHOLE, Factors, select_factor, words
 from phrase_rescore.nn import storage
-from phrase_rescore.nn.storage import Config, as_json, is_share, is_whole, require
+from phrase_rescore.nn.storage import Config, as_json, is_whole, require
 from phrase_rescore.ranges import LAYERS
 from phrase_rescore.rnn.config import ENCODERS
 from phrase_rescore.rnn.network import CELLS, ModelConfig, RNNEncoderDecoder
@@ -138,13 +138,10 @@ def load(directory: str) -> Checkpoint:
         sizes = config.sizes(ModelConfig, structure or {})
         inverse: Any = config.entries.get("inverse")
         require(isinstance(inverse, bool), f"{config.path}: inverse {as_json(inverse)} is not true or false")
-        factors, by_side = _factors(config), config.entries.get("unk_share")
-        shares: list[Any] = [by_side.get(side) for side in SIDES] if isinstance(by_side, dict) else [None]
-        require(all(map(is_share, shares)), f"{config.path}: 'unk_share' is missing or not a pair of numbers from 0 to 1")
+        factors, unk_shares = _factors(config), config.unk_shares()
         src_ids, tgt_ids = sizes.src_vocabulary, sizes.tgt_vocabulary
         src_vocab = storage.read_words(directory, SOURCE_VOCAB, tgt_ids if inverse else src_ids)
         tgt_vocab = storage.read_words(directory, TARGET_VOCAB, src_ids if inverse else tgt_ids)
         network = storage.load_network(directory, config, RNNEncoderDecoder, sizes)
-        unk_shares = float(shares[0]), float(shares[1])
         loaded = Checkpoint(network, src_vocab, tgt_vocab, unk_shares, config.training(), "", inverse, factors)
         return replace(loaded, signature=_signature(loaded))

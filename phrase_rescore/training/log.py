@@ -36,7 +36,7 @@ def seconds_of(record: Any) -> float:
 def shortfall(training: Mapping[str, Any], items: str = "pairs") -> str:
     """Return why a training was too short, by its unchecked summary in config.json; empty if it was not."""
     steps, passes = training.get("steps"), training.get("passes")
-    if training.get("init_from") and training.get("init", "all") == "all":  # it began with all weights of a model
+    if training.get("init_from"):
         return ""
     if isinstance(steps, int) and 0 <= steps < _HARDLY:
         return f"only {counted(steps, 'step')} made: the scores mean little"

@@ -25,7 +25,6 @@ with atheris.instrument_imports(include=["phrase_rescore"]):
 
 import torch
 from harness import ODD_VALUES, fuzz_files, joined, mutate_json, mutate_tensors, told, workplace
-from safetensors.torch import load_file, save_file
 
 FILES = (storage.CONFIG, checkpoint.SOURCE_VOCAB, checkpoint.TARGET_VOCAB, "model-00001-of-00001.safetensors", storage.LOG)
 RECORDS = (
@@ -38,7 +37,7 @@ FORBIDDEN = ("exec", "compile", "import", "pickle.", "marshal.", "subprocess.", 
 
 
 def make_model(folder: Path, inverse: bool) -> None:
-    """Write a model; an inverse one has its weights in bfloat16."""
+    """Write a model."""
     vocabularies = Vocabulary((b"a", b"b\xff"), (2, 1)), Vocabulary((b"x", "é".encode(), b"UNK"), (3, 2, 1))
     read, predicted = reversed(vocabularies) if inverse else vocabularies
     model = RNNEncoderDecoder(ModelConfig(len(read), len(predicted), hidden=2, embedding=1, maxout=1, rank=1))
@@ -49,9 +48,6 @@ def make_model(folder: Path, inverse: bool) -> None:
     folder.mkdir()
     checkpoint.save(checkpoint.Checkpoint(model, *vocabularies, (0.1, 0.0), training, "", inverse, factors), str(folder))
     (folder / storage.LOG).write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
-    if inverse:
-        save_file({name: tensor.bfloat16() for name, tensor in load_file(folder / FILES[3]).items()}, folder / FILES[3])
-        (folder / FILES[0]).write_text((folder / FILES[0]).read_text().replace('"float32"', '"bfloat16"'))
 
 
 class Watch:

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, initialise
-from phrase_rescore.nn.softmax import LogNormaliser, cross_entropy
 from phrase_rescore.nn.storage import numbers_of
 
 SIZES = LanguageModelSizes(vocabulary=11, order=4, embedding=4, hidden=5, output=4)
@@ -55,45 +54,6 @@ def test_it_computes_its_equations(model):
         found = -model(torch.tensor(contexts[i : i + 1]), torch.tensor(words[i : i + 1])).item()
         assert found == pytest.approx(expected[i], abs=2e-6)
     assert -model(torch.tensor(contexts), torch.tensor(words)).item() == pytest.approx(sum(expected), abs=1e-4)
-
-
-@pytest.mark.parametrize("rows", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (255, 256, 600)), 257])
-@pytest.mark.parametrize("alpha", [0.0, pytest.param(0.1, marks=pytest.mark.slow), 2.0])
-@pytest.mark.parametrize("scale", [1.0, 40.0])
-def test_cross_entropy_and_its_gradient_are_those_of_the_plain_formula(alpha, scale, rows):
-    generator = torch.Generator().manual_seed(3)
-    K, R = 17, 6
-    leaves = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((rows, R), (K, R), (K,))]
-    leaves[0] *= scale
-    targets = torch.randint(0, K, (rows,), generator=generator)
-    g, G, b = ours = [leaf.clone().requires_grad_() for leaf in leaves]
-    loss = cross_entropy(g, G, b, targets, alpha)
-    (3.0 * loss).backward()
-    plain = [leaf.clone().requires_grad_() for leaf in leaves]
-    log_z = torch.logsumexp(plain[0] @ plain[1].T + plain[2], 1)
-    picked = (plain[0] * plain[1][targets]).sum(1) + plain[2][targets]
-    expected = (log_z - picked).sum() + alpha * log_z.square().sum()
-    (3.0 * expected).backward()
-    assert loss.item() == pytest.approx(expected.item(), rel=1e-9)
-    for a, c in zip(ours, plain, strict=True):
-        assert torch.allclose(a.grad, c.grad, rtol=1e-7, atol=1e-7 * scale)
-    with torch.no_grad():
-        assert cross_entropy(g, G, b, targets, alpha).item() == pytest.approx(expected.item(), rel=1e-9)
-        assert torch.allclose(LogNormaliser(G, b)(g), log_z, rtol=1e-12)
-
-
-@pytest.mark.parametrize("n", [130, 192, 300])  # rows: filled up to a multiple of 64, one already, both
-def test_with_bf16_the_gradient_is_nearly_the_same(n):
-    generator = torch.Generator().manual_seed(5)
-    g, G, b = (torch.randn(shape, generator=generator).requires_grad_() for shape in ((n, 16), (400, 16), (400,)))
-    targets = torch.randint(0, 400, (n,), generator=generator)
-    losses = [cross_entropy(g, G, b, targets, 0.1, dtype) for dtype in (None, torch.bfloat16)]
-    assert losses[1].item() == pytest.approx(losses[0].item(), rel=1e-3)
-    exact, low = (torch.autograd.grad(loss, (g, G, b)) for loss in losses)
-    for a, c in zip(exact, low, strict=True):
-        assert 0 < (a - c).norm() < 0.02 * a.norm()
-    with torch.no_grad():  # what is measured is exact
-        assert cross_entropy(g, G, b, targets, 0.1, torch.bfloat16) == cross_entropy(g, G, b, targets, 0.1)
 
 
 def test_dropout_multiplies_embeddings_and_both_layers(model):

@@ -6,12 +6,11 @@ import struct
 
 import pytest
 import torch
-from small_models import encoded, random_pairs, small_checkpoint, stored_otherwise
+from small_models import small_checkpoint
 
 from phrase_rescore.errors import ModelError, OptionError
 from phrase_rescore.nn.storage import atomic_directory
 from phrase_rescore.rnn.checkpoint import load, save
-from phrase_rescore.rnn.scorer import Scorer
 
 
 @pytest.fixture
@@ -32,24 +31,6 @@ def test_what_is_saved_is_what_is_loaded(tmp_path, model_dir):
     for (name, a), (other, b) in zip(original.model.named_weights(), loaded.model.named_weights(), strict=True):
         assert name == other
         assert torch.equal(a, b), name
-
-
-def test_shards_hold_the_same_model(model_dir):
-    signature = load(str(model_dir)).signature
-    stored_otherwise(model_dir, shard_size=400)
-    assert len(list(model_dir.glob("model-*-of-*.safetensors"))) > 3
-    assert load(str(model_dir)).signature == signature
-
-
-def test_bfloat16_rounds_every_weight_to_eight_bits(model_dir):
-    original = load(str(model_dir))
-    stored_otherwise(model_dir, torch.bfloat16)
-    loaded = load(str(model_dir))
-    for (_, a), (_, b) in zip(original.model.named_weights(), loaded.model.named_weights(), strict=True):
-        assert torch.equal(a.bfloat16().float(), b)
-    pairs = encoded(random_pairs(50))
-    difference = abs(Scorer(loaded).log_probs(pairs) - Scorer(original).log_probs(pairs)).max()
-    assert 0 < difference < 0.5
 
 
 def test_the_signature_follows_weights_and_vocabulary(tmp_path, model_dir):
@@ -103,12 +84,9 @@ HUGE = 10**12
     ({"unk_share__source": "0.1"}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
     ({"unk_share__target": float("nan")}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
     ({"weights": 3}, "'weights' is missing or not an object"),
-    ({"weights__dtype": ["float32"]}, 'weights.dtype ["float32"] is not one of float32, bfloat16; the model is damaged'),
-    ({"weights__dtype": "bfloat16"}, "tensor encoder.embedding is of type F32 where config.json says BF16"),
-    ({"weights__files": "model-00001-of-00001.safetensors"}, "are not names of .safetensors files"),
-    ({"weights__files": ["../model-00001-of-00001.safetensors"]}, "are not names of .safetensors files"),
-    ({"weights__files": ["a\0b.safetensors"]}, r'weights.files ["a\u0000b.safetensors"] are not names of'),
-    ({"weights__files": []}, "tensor decoder.embedding is missing from the weights"),
+    ({"weights__dtype": "bfloat16"}, 'weights.dtype is "bfloat16", not "float32"; the model is damaged'),
+    ({"weights__files": ["../model-00001-of-00001.safetensors"]}, 'weights.files is ["../model-00001-of-00001.safetensors"]'),
+    ({"weights__files": []}, "weights.files is [], not"),
 ])  # fmt: skip
 def test_an_unknown_value_is_a_clear_error(model_dir, changes, message):
     edited(model_dir, **changes)
@@ -148,7 +126,7 @@ def with_entry(name, **entry):
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    (with_entry("encoder.V", dtype="I32"), "tensor encoder.V is of type I32 where config.json says F32"),
+    (with_entry("encoder.V", dtype="I32"), "tensor encoder.V is of type I32, not F32"),
     (with_entry("encoder.V", shape=[49]), "tensor encoder.V has shape [49] where config.json says [7, 7]"),
     (with_entry("encoder.V", shape=[HUGE, HUGE]), "the model is damaged"),
     (with_entry("encoder.V", shape=[0, 2**63], data_offsets=[0, 0]), "the model is damaged"),
@@ -165,13 +143,11 @@ def test_malformed_weights_are_refused(model_dir, change, message):
     assert str(raised.value).isprintable()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-def test_weights_that_are_not_finite_are_refused(tmp_path, dtype, number):
+def test_weights_that_are_not_finite_are_refused(tmp_path, number):
     made = small_checkpoint()
     made.model.decoder.G_l[3, 1] = number
     save(made, str(tmp_path))
-    stored_otherwise(tmp_path, dtype)
     with pytest.raises(ModelError) as raised:
         load(str(tmp_path))
     assert str(raised.value) == f"{tmp_path}: tensor output.G_l has NaN or infinite numbers; train the model again"

@@ -1,6 +1,5 @@
 """Small models and pairs for tests."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import numpy as np
 import oracle
 import torch
-from safetensors.torch import load_file, save_file
 
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.vocabulary import Vocabulary
@@ -40,23 +38,6 @@ def small_checkpoint(
         for _, weight in model.named_weights():
             weight.add_(torch.randn(weight.shape, generator=generator) * spread)
     return Checkpoint(model.to(dtype).requires_grad_(False), src, tgt, (0.1, 0.1), {}, "test")
-
-
-def stored_otherwise(directory: Path, dtype: torch.dtype = torch.float32, shard_size: int = 1 << 30) -> None:
-    """Store a model as older versions could: its weights in bfloat16, or in several files."""
-    (path,) = directory.glob("*.safetensors")
-    shards: list[dict[str, torch.Tensor]] = [{}]
-    for name, tensor in load_file(path).items():
-        if shards[-1] and sum(other.nbytes for other in shards[-1].values()) + tensor.nbytes > shard_size:
-            shards.append({})
-        shards[-1][name] = tensor.to(dtype)
-    path.unlink()
-    names = [f"model-{i:05d}-of-{len(shards):05d}.safetensors" for i in range(1, len(shards) + 1)]
-    for name, shard in zip(names, shards, strict=True):
-        save_file(shard, directory / name)
-    config = json.loads((directory / "config.json").read_text())
-    config["weights"] |= {"dtype": str(dtype).removeprefix("torch."), "files": names}
-    (directory / "config.json").write_text(json.dumps(config))
 
 
 def weights(checkpoint: Checkpoint) -> dict[str, np.ndarray]:

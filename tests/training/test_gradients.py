@@ -1,7 +1,5 @@
 """Gradients of training, however the work is cut; orders without memory."""
 
-import gc
-import weakref
 from itertools import islice
 from typing import Any
 
@@ -13,7 +11,6 @@ from hypothesis import strategies as st
 from small_models import encoded, random_pairs, small_checkpoint
 
 from phrase_rescore.data.sampling import Permutation, drawn_rows
-from phrase_rescore.nn import linear
 from phrase_rescore.nn.packed import pack_pairs
 from phrase_rescore.rnn.network import RNNEncoderDecoder
 from phrase_rescore.training.pair_task import PairTask
@@ -37,27 +34,6 @@ def test_the_gradient_is_that_of_every_pair_alone(threads):
     assert value == pytest.approx(expected_loss.item(), rel=1e-12)
     for (name, parameter), gradient in zip(model.named_parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-9, atol=1e-12, msg=name)
-
-
-def test_nothing_of_a_step_stays_in_memory(monkeypatch):
-    """What a matrix gathered leads back to itself through the graph of the step; Python's collector cannot see that circle."""
-    alive: weakref.WeakSet[linear._Gather] = weakref.WeakSet()
-
-    class Watched(linear._Gather):
-        def __init__(self, M, dtype) -> None:
-            super().__init__(M, dtype)
-            alive.add(self)
-
-    monkeypatch.setattr(linear, "_Gather", Watched)
-    task = PairTask(small_model(), encoded(random_pairs(40)), encoded([]), 20, seed=0)
-    for threads in (1, 2):
-        gradients = Gradients(task.module, task.loss, threads)
-        for batch, _ in zip(task.batches(0), range(3), strict=False):
-            gradients(task.parts(batch, gradients.parts), 20)
-        gradients.close()
-    gc.collect()
-    assert not alive
-    assert linear._active.matrices is None
 
 
 @pytest.mark.parametrize("chosen", [{}, {"cell": "lstm", "layers": 2, "encoder": "bidirectional"}, {"cell": "rnn"}])

@@ -1,59 +1,24 @@
-"""Every cell, depth and encoder: by hand, against torch's own, against the oracle."""
+"""Every cell, depth and encoder: by hand, against torch's own, against the oracle; however pairs are batched."""
+
+import math
+from dataclasses import asdict, astuple
 
 import numpy as np
 import pytest
 import torch
 from oracle import log_prob, word_log_probs
-from small_models import by_the_oracle, encoded, phrases_of, random_pairs, small_checkpoint, structure, weights
+from small_models import by_the_oracle, encoded, phrases_of, random_pairs, scores_of, small_checkpoint, structure, weights
 from structures import every_structure
 
 from phrase_rescore.cli.training import train
 from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.errors import OptionError
-from phrase_rescore.nn.cells import LSTM, RNN, ResetAfter, Stack
 from phrase_rescore.nn.packed import PackedSequences, pack_pairs
+from phrase_rescore.nn.storage import numbers_of
 from phrase_rescore.rnn.checkpoint import load, save
-from phrase_rescore.rnn.config import ENCODERS, TrainingConfig
-from phrase_rescore.rnn.network import CELLS, initialise
+from phrase_rescore.rnn.config import ENCODERS, PRESETS, TrainingConfig
+from phrase_rescore.rnn.network import CELLS, ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.rnn.scorer import PhraseEncoder, Scorer
-
-
-def filled(stack: Stack, seed: int = 0) -> Stack:
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in stack.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.5)
-    return stack.double()
-
-
-# Where torch has the same thing: the order of its gates, as indices of ours
-TORCHS = {LSTM: (torch.nn.LSTM, (0, 1, 3, 2)), RNN: (torch.nn.RNN, (0,)), ResetAfter: (torch.nn.GRU, (1, 0, 2))}
-
-
-@pytest.mark.parametrize("layers", [1, 2, 4])
-@pytest.mark.parametrize("cell", TORCHS)
-def test_stacks_are_torch_s_where_the_definitions_agree(cell: type, layers: int) -> None:
-    """``ResetAfter`` without a summary is ``torch.nn.GRU`` whose bias within the reset gate is 0."""
-    E, H, steps = 3, 5, 6
-    stack = filled(Stack(cell, layers, E, H))
-    make, order = TORCHS[cell]
-    theirs = make(E, H, layers, batch_first=True).double()
-
-    def turned(weight: torch.Tensor) -> torch.Tensor:
-        return torch.cat([weight.split(H)[gate] for gate in order])
-
-    with torch.no_grad():
-        for n, layer in enumerate(stack.cells):
-            getattr(theirs, f"weight_ih_l{n}").copy_(turned(layer.W))
-            getattr(theirs, f"weight_hh_l{n}").copy_(turned(layer.U))
-            getattr(theirs, f"bias_ih_l{n}").copy_(turned(layer.b))
-            getattr(theirs, f"bias_hh_l{n}").zero_()
-        x = torch.randn(2, steps, E, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-        expected = theirs(x)[0]
-        state = stack.empty(2)
-        for t in range(steps):
-            state = stack.step(stack.project(state), state, stack.word_rows(x[:, t]))
-            torch.testing.assert_close(state[0], expected[:, t], atol=1e-12, rtol=0)
 
 
 def test_a_bidirectional_encoder_is_torch_s() -> None:
@@ -146,3 +111,49 @@ def test_unknown_structures(chosen: dict, says: str) -> None:
 def test_the_command_line_offers_all_of_them() -> None:
     offered = {option.name: list(option.type.choices) for option in train.params if option.name in ("cell", "encoder")}
     assert offered == {"cell": list(CELLS), "encoder": list(ENCODERS)}
+
+
+def test_paper_preset_has_the_paper_s_sizes_and_parameter_count():
+    paper = PRESETS["paper"]
+    structure, sizes = ("gru", 1, "forward"), (1000, 100, 500, 100)
+    assert astuple(paper.network) == (*structure, *sizes)
+    assert (paper.pairs.shortlist, paper.recipe.batch_size) == (15_000, 64)
+    assert (paper.recipe.optimizer, paper.recipe.objective) == ("adadelta", "sum")
+    with torch.device("meta"):
+        model = RNNEncoderDecoder(ModelConfig(15_002, 15_002, **asdict(paper.network)))
+    assert numbers_of(model) == 18_250_600 + 24_002, "weights and biases, with 15,000 words + UNK + EOS a side"
+
+
+def test_by_hand_with_all_weights_zero_every_word_is_equally_likely():
+    model = RNNEncoderDecoder(ModelConfig(4, 8, 2, 2, 2, 2))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    loss = model(*pack_pairs(encoded([([2], [3, 4])])))
+    assert loss.item() == pytest.approx(3 * math.log(8))  # two words and EOS, eight symbols
+
+
+@pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.slow), 3, 50])
+def test_batches_change_nothing_beyond_rounding(batch):
+    scorer, pairs = Scorer(small_checkpoint()), encoded(random_pairs(200))
+    whole = scorer.log_probs(pairs)
+    scorer.batch = batch
+    np.testing.assert_allclose(scorer.log_probs(pairs), whole, atol=1e-5)
+
+
+def test_next_word_probabilities_sum_to_one():
+    """Over all symbols after a prefix: those of every word (UNK included), and that of ending there."""
+    checkpoint = small_checkpoint()
+    K, prefix = len(checkpoint.tgt_vocab), [3, 1]
+    pairs = [([2, 4], [*prefix, word]) for word in range(1, K)] + [([2, 4], prefix)]
+    flat, offsets = Scorer(checkpoint).word_log_probs(encoded(pairs))
+    after_prefix = [flat[offsets[i] + len(prefix)] for i in range(len(pairs))]
+    assert sum(np.exp(after_prefix)) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_scoring_phrases_as_bytes():
+    checkpoint = small_checkpoint()
+    got = scores_of(Scorer(checkpoint), [(b"s0 s3", b"t2 nobody knows"), (b"s1", b"t0")])
+    expected = [log_prob(weights(checkpoint), *pair) for pair in (([2, 5], [4, 1, 1]), ([3], [2]))]
+    np.testing.assert_allclose(got, expected, atol=1e-5)
+    assert scores_of(Scorer(checkpoint), []).shape == (0,)
