@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
+from phrase_rescore.annotation.options import AnnotateOptions
 from phrase_rescore.annotation.pipeline import strip as strip_table
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, RowError
 from phrase_rescore.files.paths import Path, beside, check_apart
@@ -157,7 +158,6 @@ def annotate(
     is complete. Raises TypeError for an unknown option, InputError, ModelError or OptionError, RescoreError if
     ``strict`` or ``expect_rows`` is not met.
     """
-    from phrase_rescore.annotation.annotator import AnnotateOptions
     from phrase_rescore.annotation.run import AnnotateObserver
     from phrase_rescore.annotation.run import annotate as annotate_table
 

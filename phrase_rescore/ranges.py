@@ -1,4 +1,4 @@
-"""The numbers that people give: an option and the setting behind it have one range; nan and infinities are refused."""
+"""The numbers and words that people give: an option has the range of the setting behind it; nan and infinities are refused."""
 
 import re
 from dataclasses import dataclass, field, fields
@@ -41,6 +41,13 @@ class Range:
         return number(text)
 
 
+class Words(tuple[str, ...]):
+    """Some words, of which a setting is one."""
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(self)}"
+
+
 Whole = partial(Range, whole=True)  # numbers
 
 SEEDS = Whole(0, 2**63 - 1)
@@ -61,8 +68,8 @@ RESTARTS = Whole(0, 10_000)  # of tuning
 EXAMPLES = Whole(0, 1_000_000)  # of each kind that is shown
 
 
-def check(name: str, value: object, wanted: Range) -> None:
-    """Raise OptionError if the setting of this name is not a number of its range."""
+def check(name: str, value: object, wanted: Range | Words) -> None:
+    """Raise OptionError if the setting of this name is not a number of its range, or none of its words."""
     if value in wanted:
         return
     if isinstance(value, int) and value.bit_length() > 3 * _LONGEST:  # Python writes no integers of thousands of digits
@@ -72,13 +79,13 @@ def check(name: str, value: object, wanted: Range) -> None:
     raise OptionError(f"{name}: {found} is not {wanted}")
 
 
-def ranged(default: Any, wanted: Range) -> Any:
-    """Declare a field of a ``Checked`` dataclass that is a number of this range (or None, if that is its default)."""
+def ranged(default: Any, wanted: Range | Words) -> Any:
+    """Declare a field of a ``Checked`` dataclass that is in this range (or None, if that is its default)."""
     return field(default=default, metadata={"range": wanted})
 
 
 class Checked:
-    """A dataclass whose numbers are checked when it is made. Raises OptionError, with the field's name."""
+    """A dataclass whose numbers and words are checked when it is made. Raises OptionError, with the field's name."""
 
     def __post_init__(self) -> None:
         for item in fields(self):  # type: ignore[arg-type]

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.messages import printable
+from phrase_rescore.ranges import Words
 
-PRECISIONS = ("float32", "tf32", "bf16")
+PRECISIONS = Words(("float32", "tf32", "bf16"))
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 

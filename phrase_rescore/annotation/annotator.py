@@ -15,48 +15,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from phrase_rescore.annotation.pipeline import FIT_ROWS, GZIP_LEVEL, JUDGED_AHEAD
+from phrase_rescore.annotation.options import AnnotateOptions
+from phrase_rescore.annotation.pipeline import FIT_ROWS, JUDGED_AHEAD
 from phrase_rescore.data.vocabulary import SIDES, UNK
 from phrase_rescore.errors import InputError, ModelError
 from phrase_rescore.files.inputs import Block
 from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.files.score_files import natural_log
 from phrase_rescore.messages import percent, share, shown
-from phrase_rescore.moses.columns import MAX_COUNT, MIN_LOG_P, ColumnFormat
+from phrase_rescore.moses.columns import MAX_COUNT, MIN_LOG_P
 from phrase_rescore.moses.table import TableBlock, parse_block
 from phrase_rescore.nn.storage import CONFIG
-from phrase_rescore.ranges import BLOCK_ROWS, JOBS, THREADS, Checked, ranged
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.scorer import Scorer
 from phrase_rescore.runtime import use_threads
-
-
-@dataclass(frozen=True)
-class AnnotateOptions(Checked):
-    """How a table is annotated, by the names of the command's options."""
-
-    columns: ColumnFormat = field(default_factory=ColumnFormat)
-    on_bad_row: str = "fail"  # or drop: keep it in a file of its own
-    fix_blanks: bool = False
-    allow_untrained_unk: bool = False
-    columns_json: str | None = None  # default: OUT.columns.json, nothing for a stream
-    dropped: str | None = None  # default: OUT.dropped, or TABLE.dropped in this directory for a stream
-    expect_rows: int | str | None = None  # or a file that has as many
-    strict: bool = False
-    resume: bool = False
-    block_rows: int | None = ranged(None, BLOCK_ROWS)
-    gzip_level: str = GZIP_LEVEL
-    jobs: int | None = ranged(None, JOBS)  # blocks in work at a time
-    threads: int = ranged(1, THREADS)  # cores on each
-    device: str = "auto"
-    precision: str = "float32"  # one of runtime.PRECISIONS
-    cluster: str | None = None
-    scores: tuple[str, ...] = ()  # files of a number a row, each one more column, after those of the models
-    log: bool = False  # they have natural logarithms
-
-    @property
-    def drops(self) -> bool:
-        return self.on_bad_row == "drop"
 
 
 class ModelStatistics(NamedTuple):

@@ -13,7 +13,8 @@ from typing import Any
 
 from phrase_rescore._version import __version__
 from phrase_rescore.annotation import pipeline
-from phrase_rescore.annotation.annotator import AnnotateOptions, Annotator, SignedModel, Statistics, Summary, checkpoint_of
+from phrase_rescore.annotation.annotator import Annotator, SignedModel, Statistics, Summary, checkpoint_of
+from phrase_rescore.annotation.options import AnnotateOptions
 from phrase_rescore.data.vocabulary import SIDES, factor_counts, fit_warnings
 from phrase_rescore.errors import InputError, OptionError, RescoreError
 from phrase_rescore.files.inputs import BLOCK_BYTES, Block, count_rows, display_name, open_input, read_blocks

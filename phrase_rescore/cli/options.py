@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
 from typing import Any, NoReturn
 
@@ -243,9 +244,16 @@ def option(
     """Declare an option by its names, with blanks between, what it takes, and its help. A default but 0 and ``-`` is shown."""
     kind = takes if isinstance(takes, click.ParamType) else number(takes) if isinstance(takes, Range) else click.Choice(takes)
     metavar = metavar or (kind.name if isinstance(kind, Value) else None)
-    if (default := attributes.get("default", 0)) not in (0, "-"):
+    if (default := attributes.get("default")) not in (None, 0, "-"):
         help += f"  [default: {default}]"
     return click.option(*names.split(), type=kind, help=help, metavar=metavar, **attributes)
+
+
+def setting(of: type, name: str, help: str, metavar: str | None = None, called: str = "") -> Any:
+    """Declare the option of a field of a ``Checked`` dataclass, which has its range or words, and its default."""
+    declared = {item.name: item for item in fields(of)}[name]
+    names = f"{called or f'--{name}'.replace('_', '-')} {name}"
+    return option(names, declared.metadata["range"], help, metavar, default=declared.default)
 
 
 def flag(names: str, help: str) -> Any:

@@ -7,12 +7,12 @@ from typing import Any
 import click
 from cloup import option_group
 
+from phrase_rescore.annotation.options import AnnotateOptions
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import FILE, OUTPUT, TEXT, Model, flag, option
-from phrase_rescore.files.outputs import GZIP_LEVELS
-from phrase_rescore.moses.sidecar import FEATURES, SCALES
-from phrase_rescore.ranges import BLOCK_ROWS, COLUMNS, JOBS, REPLACED, THREADS
-from phrase_rescore.runtime import PRECISIONS
+from phrase_rescore.cli.options import FILE, OUTPUT, TEXT, Model, flag, option, setting
+from phrase_rescore.moses.columns import ColumnFormat
+from phrase_rescore.moses.sidecar import FEATURES
+from phrase_rescore.ranges import COLUMNS
 
 
 @options.grouped_command(
@@ -35,18 +35,13 @@ from phrase_rescore.runtime import PRECISIONS
 @option_group(
     "New columns",
     option("--features", options.subset(FEATURES), "The columns that every model appends.", default=",".join(FEATURES)),
-    option(
-        "--unknown-side", ("output", "input", "both"), default="output",
-        help="Count the unknown words of the side that the model predicts, of the one it reads, or of both.",
+    setting(
+        ColumnFormat, "unknown_side", "Count the unknown words of the side that the model predicts, that it reads, or of both."
     ),
-    option(
-        "--scale", SCALES, "exp writes p and exp(count), for Moses. log writes log p and the count, for people.",
-        default="exp",
-    ),
-    options.digits_option,
-    option(
-        "--replace", REPLACED, "Remove the last K score columns first. TABLE.columns.json, if it exists, must name them.", "K",
-        default=0,
+    setting(ColumnFormat, "scale", "exp writes p and exp(count), for Moses. log writes log p and the count, for people."),
+    setting(ColumnFormat, "digits", "Significant digits of the numbers, 2 to 17."),
+    setting(
+        ColumnFormat, "replace", "Remove the last K score columns first. TABLE.columns.json, if it exists, must name them.", "K"
     ),
     option(
         "--scores", FILE, multiple=True, is_eager=True,
@@ -73,23 +68,23 @@ from phrase_rescore.runtime import PRECISIONS
         "--device", TEXT, "The devices that score. They share the table's blocks. auto takes every GPU, else the CPU.",
         metavar="auto|cpu|cuda[:N],…", default="auto",
     ),
-    option(
-        "--precision", PRECISIONS, "The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. "
-        "Both are faster and change log p a little.", default="float32",
+    setting(
+        AnnotateOptions, "precision", "The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. "
+        "Both are faster and change log p a little.",
     ),
-    option("--jobs", JOBS, "Blocks in work at a time.  [default: usable cores / threads, 8 for a GPU]"),
+    setting(AnnotateOptions, "jobs", "Blocks in work at a time.  [default: usable cores / threads, 8 for a GPU]"),
     option(
         "--cluster", TEXT, "Score on the workers of a Dask cluster: tcp://HOST:PORT, file:SCHEDULER.json, local:WORKERS, or "
         "slurm:JOBS and others with the settings of dask-jobqueue (docs/cluster.md).", "PLACE",
     ),
-    option(
-        "--threads", THREADS, default=1,
-        help="Cores that score one block. They need less memory than more jobs, are slower, and change the last digits.",
+    setting(
+        AnnotateOptions, "threads",
+        "Cores that score one block. They need less memory than more jobs, are slower, and change the last digits.",
     ),
-    option("--block-size block_rows", BLOCK_ROWS, "Rows of a block.  [default: 2048 on CPUs, 32768 on GPUs]", "ROWS"),
-    option(
-        "--gzip-level", GZIP_LEVELS, metavar="fast|1-9", default="6",
-        help="The level of compression. fast takes a third of the time of 6 and makes files a quarter larger.",
+    setting(AnnotateOptions, "block_rows", "Rows of a block.  [default: 2048 on CPUs, 32768 on GPUs]", "ROWS", "--block-size"),
+    setting(
+        AnnotateOptions, "gzip_level",
+        "The level of compression. fast takes a third of the time of 6 and makes files a quarter larger.", "fast|1-9",
     ),
 )  # fmt: skip
 @options.quiet_option

@@ -60,9 +60,9 @@ _pairs = TrainingOptions(PRESETS, "MODEL_DIR", "pairs", made_by="train TABLE")
     option(
         "--preset", list(PRESETS), "The settings to start from: of words, network, optimization and epochs.", default="default"
     ),
-    _pairs.setting("cell", "The unit of encoder and decoder.", takes=("gru", "lstm", "rnn")),
+    _pairs.setting("cell", "The unit of encoder and decoder."),
     _pairs.setting("layers", "Layers of units in encoder and decoder."),
-    _pairs.setting("encoder", "Read the source forwards, backwards or both.", takes=("forward", "reversed", "bidirectional")),
+    _pairs.setting("encoder", "Read the source forwards, backwards or both."),
     _pairs.setting("hidden", "Hidden units of encoder and decoder."),
     _pairs.setting("embedding", "Dimensions of a word's embedding."),
     _pairs.setting("maxout", "Maxout units, each pooling 2.  [half of --hidden]"),
@@ -70,12 +70,11 @@ _pairs = TrainingOptions(PRESETS, "MODEL_DIR", "pairs", made_by="train TABLE")
 )
 @option_group(
     "Optimization",
-    _pairs.setting("optimizer", "How weights are updated.", takes=("adam", "adadelta")),
+    _pairs.setting("optimizer", "How weights are updated."),
     _pairs.setting("learning_rate", "The peak learning rate.", "RATE", rnn=PRESETS["default"].override(cell="rnn")),
     _pairs.setting("clip", "Shorten a minibatch's gradient to this norm.", "NORM"),
     _pairs.setting(
         "softmax", "full, or sampled: mostly over drawn words, faster. auto: sampled on a CPU.", "KIND",
-        takes=("auto", "full", "sampled"),
     ),
     _pairs.setting("batch_size", "Pairs of a minibatch."),
     _pairs.setting("seed", "The seed of initial weights and order of pairs."),
@@ -175,7 +174,7 @@ _text = TrainingOptions(LM_PRESETS, "LM", "text", made_by="train-lm CORPUS")
 )
 @option_group(
     "Optimization",
-    _text.setting("optimizer", "How weights are updated.", takes=("adam", "adadelta")),
+    _text.setting("optimizer", "How weights are updated."),
     _text.setting("learning_rate", "The peak learning rate.", "RATE"),
     _text.setting("batch_size", "N-grams of a minibatch."),
     _text.setting("seed", "The seed of initial weights and order of n-grams."),

@@ -1,12 +1,11 @@
 """The options that all trainings have, declared with the names, ranges and presets of their settings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from cloup import option_group
 
 from phrase_rescore.cli.options import DURATION, NEW_DIRECTORY, Model, device_option, flag, option
-from phrase_rescore.runtime import PRECISIONS
 from phrase_rescore.training.config import Settings
 
 
@@ -43,14 +42,14 @@ class TrainingOptions:
             "Machine",
             device_option("auto"),
             self.setting("threads", threads),
-            option("--precision", PRECISIONS, precision, default="float32"),
+            self.setting("precision", precision),
         )
 
-    def setting(self, name: str, help: str, metavar: str | None = None, takes: Sequence[str] = (), **more: Settings) -> Any:
+    def setting(self, name: str, help: str, metavar: str | None = None, **more: Settings) -> Any:
         """Declare a number, or one of some words. Help that ends with a period shows the values of the presets and ``more``."""
         values: dict[str, str] = {}
         for preset, settings in {"default": self._presets["default"], **more, **self._presets}.items():
             values.setdefault(f"{settings.settings()[name]}", preset)
         if help.endswith(".") and list(values) != ["None"]:
             help += f"  [{'; '.join(f'{preset}: {value}' for value, preset in values.items())}]"
-        return option(f"--{name.replace('_', '-')}", takes or self._ranges[name], help, metavar)
+        return option(f"--{name.replace('_', '-')}", self._ranges[name], help, metavar)

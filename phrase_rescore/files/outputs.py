@@ -19,8 +19,9 @@ from phrase_rescore.errors import OptionError, writing
 from phrase_rescore.files.inputs import CHUNK
 from phrase_rescore.files.locks import has_name, lock_file
 from phrase_rescore.files.paths import followed, is_stream, names_around, older_directory, partial_of
+from phrase_rescore.ranges import Words
 
-GZIP_LEVELS = ("fast", *"123456789")
+GZIP_LEVELS = Words(("fast", *"123456789"))
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".lz4")  # endings of names
 
 

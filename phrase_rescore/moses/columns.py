@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.inputs import display_name, open_input, open_plain, read_blocks
 from phrase_rescore.messages import counted
-from phrase_rescore.moses.sidecar import FEATURES, GIVEN, AddedColumn, read_sidecar, sidecar_path
+from phrase_rescore.moses.sidecar import FEATURES, GIVEN, SCALES, AddedColumn, read_sidecar, sidecar_path
 from phrase_rescore.moses.table import parse_block, parse_row
-from phrase_rescore.ranges import DIGITS, REPLACED, Checked, ranged
+from phrase_rescore.ranges import DIGITS, REPLACED, Checked, Words, ranged
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,9 +31,9 @@ _OF_MOSES = 4  # score columns of a table: φ(s|t), lex(s|t), φ(t|s), lex(t|s) 
 class ColumnFormat(Checked):
     """Which columns a model adds to a table, and how they are written."""
 
-    scale: str = "exp"  # exp: what Moses loads, it takes the logarithm itself; log: for people
+    scale: str = ranged("exp", SCALES)  # exp: what Moses loads, it takes the logarithm itself; log: for people
     digits: int = ranged(7, DIGITS)  # significant
-    unknown_side: str = "output"  # output, input, both: whose unknown words are counted
+    unknown_side: str = ranged("output", Words(("output", "input", "both")))  # whose unknown words are counted
     features: tuple[str, ...] = FEATURES  # that every model adds, in this order
     replace: int = ranged(0, REPLACED)  # last score columns to drop first
 

@@ -12,11 +12,12 @@ from typing import Any
 from phrase_rescore.errors import InputError
 from phrase_rescore.files.inputs import display_name, open_input, open_plain
 from phrase_rescore.messages import printable
+from phrase_rescore.ranges import Words
 
 FEATURES = ("score", "count")  # the kinds of columns that every model appends: log p, and the number of unknown words
 GIVEN = "given"  # the kind of a column whose scores came from a file
 KINDS = (*FEATURES, GIVEN)
-SCALES = ("exp", "log")
+SCALES = Words(("exp", "log"))
 SIDES = ("source", "target")
 
 _FORMAT_VERSION = 2

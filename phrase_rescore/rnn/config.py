@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from phrase_rescore.moses.table import WHOLE, Factors
-from phrase_rescore.ranges import FACTORS, LAYERS, Checked, check, ranged
-from phrase_rescore.training.config import LAYER_SIZES, TIMES, Pairs, Recipe, Settings, check_choice
+from phrase_rescore.ranges import FACTORS, LAYERS, Checked, Words, check, ranged
+from phrase_rescore.training.config import LAYER_SIZES, TIMES, Pairs, Recipe, Settings
 
 RATES = {"gru": 8e-3, "lstm": 8e-3, "rnn": 3e-3}  # Adam's highest, by cell; docs/experiments/structures.md has the search
 # The encoders: of each stack, as its tensors are called, whether it reads the words from the last one
@@ -16,7 +16,7 @@ ENCODERS = {"forward": {"forward": False}, "reversed": {"forward": True}, "bidir
 class Phrases(Checked):
     """Which phrase pairs of the inputs are read, what of their words, and in which direction."""
 
-    form: str | None = None  # table, extract or tsv; None: by the content
+    form: str | None = ranged(None, Words(("table", "extract", "tsv")))  # None: by the content
     factors: Factors = WHOLE
     drop_bad_rows: bool = False
     min_count: int = ranged(1, TIMES)
@@ -33,18 +33,13 @@ class Phrases(Checked):
 class Network(Checked):
     """The structure of the network, and its sizes."""
 
-    cell: str = "gru"  # of encoder and decoder: one of RATES
+    cell: str = ranged("gru", Words(RATES))  # of encoder and decoder
     layers: int = ranged(1, LAYERS)  # of encoder and decoder
-    encoder: str = "forward"  # one of ENCODERS
+    encoder: str = ranged("forward", Words(ENCODERS))
     hidden: int = ranged(300, LAYER_SIZES)
     embedding: int = ranged(100, LAYER_SIZES)
     maxout: int = ranged(150, LAYER_SIZES)  # units, each pooling 2
     rank: int = ranged(100, LAYER_SIZES)  # of the output matrix
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("cell", self.cell, RATES)
-        check_choice("encoder", self.encoder, ENCODERS)
 
 
 @dataclass(frozen=True)
@@ -56,10 +51,11 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Loss:
+class Loss(Checked):
     """What is minimized."""
 
-    softmax: str = "auto"  # or full: over all words; or sampled: over drawn ones for most of the run
+    # full: over all words; sampled: over drawn ones for most of the run
+    softmax: str = ranged("auto", Words(("auto", "full", "sampled")))
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,20 @@
 """The settings that every training has, in parts, and its observer. No torch here: ``--help`` shows the presets."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Any, Self, TypeVar
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.progress import Listener, Progress, silent
-from phrase_rescore.ranges import BYTES, LENGTHS, SECONDS, SEEDS, THREADS, Checked, Range, Whole, ranged
-from phrase_rescore.runtime import share_of_cores
+from phrase_rescore.ranges import BYTES, LENGTHS, SECONDS, SEEDS, THREADS, Checked, Range, Whole, Words, ranged
+from phrase_rescore.runtime import PRECISIONS, share_of_cores
 
 LAYER_SIZES, TIMES = Whole(1, 100_000), Whole(1, 10**9)
 _STEPS = Whole(1, 10**12)
 LIMITS = ("epochs", "max_steps", "max_time")
-OPTIMIZERS = ("adam", "adadelta")
+OPTIMIZERS = Words(("adam", "adadelta"))
 
 
 def in_words(limits: dict[str, Any]) -> str:
@@ -29,17 +29,11 @@ def in_words(limits: dict[str, Any]) -> str:
     return " or ".join(forms[name].format(value) for name, value in values.items()) + several
 
 
-def check_choice(option: str, given: str, known: Iterable[str]) -> None:
-    """Raise OptionError if a setting is none of the known words."""
-    if given not in known:
-        raise OptionError(f"--{option} {given}: no such {option}; known are {', '.join(known)}")
-
-
 @dataclass(frozen=True)
 class Recipe(Checked):
     """How the weights are trained, and until when. The rate rises for the share ``warm_up`` of it; with ``decay`` it falls."""
 
-    optimizer: str = "adam"  # one of OPTIMIZERS
+    optimizer: str = ranged("adam", OPTIMIZERS)
     learning_rate: float = ranged(8e-3, Range(0, 1000, above=True))  # at its highest
     objective: str = "mean"  # the gradient is that of the minibatch's sum or mean
     clip: float = ranged(1.0, Range(0, 1e9, above=True))  # largest norm of that gradient
@@ -54,10 +48,6 @@ class Recipe(Checked):
     usual_time: float = ranged(3600.0, Range(0, 1e9))  # 0: no limit
     eval_every: int = ranged(500, _STEPS)
     patience: int | None = ranged(None, TIMES)  # evaluations without a better one before training ends
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("optimizer", self.optimizer, OPTIMIZERS)
 
     def rate(self, done: float) -> float:
         """Return the learning rate after the share ``done`` (0 to 1) of the run."""
@@ -112,7 +102,7 @@ class Machine(Checked):
     """Where the training computes."""
 
     device: str = "auto"
-    precision: str = "float32"
+    precision: str = ranged("float32", PRECISIONS)
     threads: int = field(default_factory=share_of_cores, metadata={"range": THREADS})  # of each process
 
 
@@ -158,8 +148,8 @@ class Settings:
             del run[name]
         return run
 
-    def ranges(self) -> dict[str, Range]:
-        """Return the ranges of the settings that are numbers."""
+    def ranges(self) -> dict[str, Range | Words]:
+        """Return the ranges of the settings that are numbers, and the words of those that are one of some words."""
         declared = (item for part in self.parts().values() for item in fields(part))
         return {item.name: item.metadata["range"] for item in declared if "range" in item.metadata}
 

@@ -116,8 +116,6 @@ class Session(contextlib.ExitStack):
     def __init__(self, model_dir: str, settings: Settings, identity: dict[str, Any], observer: Observer | None) -> None:
         super().__init__()
         machine = settings.machine
-        if machine.precision not in runtime.PRECISIONS:
-            raise OptionError(f"precision {machine.precision!r}; training knows {', '.join(runtime.PRECISIONS)}")
         slow = runtime.check_precision(machine.precision, machine.device)
         runtime.prepare(machine.threads)
         runtime.set_tf32(machine.precision, machine.device)
