@@ -393,13 +393,14 @@ def test_library_example_runs(inputs, monkeypatch):
 
 
 def test_names_in_the_overview_exist():
-    """Its table has a row for every room; names such as ``files.inputs.read_blocks``, and those in the flows, exist."""
+    """Its table has a row for every room; names such as ``files.inputs.read_blocks``, here, in the flows and in CONTRIBUTING, exist."""
     text = text_of("overview.md")
     rows = "".join(row.split("|")[1] for row in text.split("\n") if row.startswith("| `"))
     rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
     files = {path.name for path in PACKAGE.glob("*.py")} - {"__init__.py", "__main__.py"}
     assert set(re.findall(r"`(\w+(?:/|\.py))`", rows)) == {f"{room}/" for room in rooms} | files
-    named = set(re.findall(rf"`((?:{'|'.join(rooms)})(?:\.\w+)+)`", text))
+    contributing = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    named = set(re.findall(rf"`((?:{'|'.join(rooms)})(?:\.\w+)+)`", text + contributing))
     flows = re.findall(rf"\b(?:{'|'.join(rooms)})\.[a-z_]+", "".join(blocks_of("overview.md", "text")))
     assert len(named) > 20
     assert len(flows) > 15
