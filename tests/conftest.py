@@ -17,6 +17,7 @@ import pytest
 import torch
 from hypothesis import settings
 from moses_harness import found_decoder
+from small_models import disturb_weights
 from warm_command import WarmCommand
 
 from phrase_rescore.cli.main import main
@@ -145,10 +146,8 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
         vocabularies = [Vocabulary(tuple(side), tuple(range(len(side), 0, -1))) for side in (source, target)]
         model = RNNEncoderDecoder(ModelConfig(*map(len, vocabularies), hidden=7, embedding=6, maxout=5, rank=4))
         initialise(model, seed=3, paper=False)
-        generator = torch.Generator().manual_seed(4)
+        disturb_weights(model, seed=4)
         with torch.no_grad():
-            for _, weight in model.named_weights():
-                weight.add_(torch.randn(weight.shape, generator=generator), alpha=0.5)
             for word, logit in (logits or {}).items():
                 model.decoder.b_G[vocabularies[1].ids[word]] = logit
         directory = str(tmp_path_factory.mktemp("model"))

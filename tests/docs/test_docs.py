@@ -393,7 +393,7 @@ def test_library_example_runs(inputs, monkeypatch):
 
 
 def test_names_in_the_overview_exist():
-    """Its table has a row for every room; names such as ``files.inputs.read_blocks``, here, in the flows and in CONTRIBUTING, exist."""
+    """Its table has a row for every room. Names such as ``files.inputs.read_blocks`` exist, those of CONTRIBUTING too."""
     text = text_of("overview.md")
     rows = "".join(row.split("|")[1] for row in text.split("\n") if row.startswith("| `"))
     rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}

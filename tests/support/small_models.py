@@ -23,20 +23,22 @@ def vocabulary(words: int, letter: str = "w") -> Vocabulary:
     return Vocabulary(tuple(f"{letter}{i}".encode() for i in range(words)), tuple(range(words, 0, -1)))
 
 
-def small_checkpoint(
-    seed: int = 1, hidden: int = 7, words: int = 10, spread: float = 0.5, dtype=torch.float32, **structure
-) -> Checkpoint:
-    """A model far from its initial weights, every bias included, so that any slip shows in its scores.
-
-    ``structure``: cell, layers, encoder.
-    """
-    src, tgt = vocabulary(words, "s"), vocabulary(words + 1, "t")
-    model = RNNEncoderDecoder(ModelConfig(len(src), len(tgt), hidden, 5, 4, 3, **structure))
-    initialise(model, seed, paper=False)
+def disturb_weights(model: RNNEncoderDecoder | FeedforwardLM, seed: int, spread: float = 0.5) -> None:
+    """Take every weight, every bias included, far from its initial value, so that any slip shows in a score."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for _, weight in model.named_weights():
             weight.add_(torch.randn(weight.shape, generator=generator) * spread)
+
+
+def small_checkpoint(
+    seed: int = 1, hidden: int = 7, words: int = 10, spread: float = 0.5, dtype=torch.float32, **structure
+) -> Checkpoint:
+    """A model far from its initial weights. ``structure``: cell, layers, encoder."""
+    src, tgt = vocabulary(words, "s"), vocabulary(words + 1, "t")
+    model = RNNEncoderDecoder(ModelConfig(len(src), len(tgt), hidden, 5, 4, 3, **structure))
+    initialise(model, seed, paper=False)
+    disturb_weights(model, seed, spread)
     return Checkpoint(model.to(dtype).requires_grad_(False), src, tgt, (0.1, 0.1), {}, "test")
 
 
@@ -81,13 +83,10 @@ def by_the_oracle(checkpoint: Checkpoint, phrases: list[bytes]) -> np.ndarray:
 
 
 def language_model(words: tuple[bytes, ...] = (b"a", b"b", b".", b"the", b"house"), order: int = 4) -> LanguageModel:
-    """A language model far from its initial weights, every bias included."""
+    """A language model far from its initial weights."""
     model = FeedforwardLM(LanguageModelSizes(len(words) + 2, order, 4, 5, 4, tied=True))
     initialise_lm(model, 2, paper=False)
-    generator = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for _, weight in model.named_weights():
-            weight.add_(torch.randn(weight.shape, generator=generator) * 0.5)
+    disturb_weights(model, 3)
     vocab = Vocabulary(words, tuple(range(len(words), 0, -1)))
     return LanguageModel(model.requires_grad_(False), vocab, 0.1, {"steps": 3, "shorten": 0.1})
 
