@@ -115,6 +115,8 @@ class Wanted(NamedTuple):
 TABLE = Wanted("a phrase table", ("table",))
 DESCRIBED = Wanted("a phrase table, a model or a moses.ini", ("table",))
 PAIRS = Wanted("a phrase table, an extract file or TSV", ("table", "extract", "tsv"))
+# Lists of other programs, or cut off, look like the last three; their reader says more of them
+LIST = Wanted("an n-best list", ("nbest", "text", "tsv", "bitext"))
 TEXT = Wanted("tokenized text in UTF-8, a sentence a line", ("text",))
 
 

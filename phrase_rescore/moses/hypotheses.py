@@ -14,10 +14,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from phrase_rescore.errors import OptionError, RowError
 from phrase_rescore.messages import counted, printable, shown
+from phrase_rescore.moses.file_kinds import JUDGED, LIST, check_kind
 from phrase_rescore.moses.table import BLANKS, SEPARATOR, is_number, split_fields, words
 
 _LM = re.compile(rb"\|lm=\([^)]*\)\| ")
@@ -236,13 +238,15 @@ def parse_line(row: bytes, line: int = 1) -> Entry:
 
 def read_entries(rows: Iterable[bytes], name: str) -> Iterator[Entry]:
     """Yield the entries of a list. Raises InputError for a line that is not an entry, and for a segment after a later one."""
-    last = -1
+    last, rows = -1, iter(rows)
     for line, row in enumerate(rows, 1):
         try:
             entry = parse_line(row, line)
             if entry.segment < last:
                 raise RowError(f"segment {entry.segment} after segment {last}", "sort the list by segment: sort -s -n")
         except RowError as error:
+            if line == 1:
+                check_kind(name, [row, *islice(rows, JUDGED)], LIST)
             raise error.at(name, line) from None
         last = entry.segment
         yield entry

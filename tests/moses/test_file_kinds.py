@@ -6,7 +6,7 @@ import pytest
 from conftest import Run
 
 from phrase_rescore.errors import InputError
-from phrase_rescore.moses.file_kinds import DESCRIBED, KINDS, PAIRS, TEXT, check_kind, check_name, kind_of_file
+from phrase_rescore.moses.file_kinds import DESCRIBED, KINDS, LIST, PAIRS, TEXT, check_kind, check_name, kind_of_file
 from phrase_rescore.moses.file_kinds import TABLE as TABLES
 
 TABLE = b"a b ||| c ||| 0.5 0.25 0.25 0.1 ||| 0-0 ||| 1 1 1 ||| |||\n"
@@ -48,6 +48,7 @@ READERS = {  # what they take, and a command
     "train": (PAIRS, "train {file} -m {out} --max-steps 1"),
     "train-lm": (TEXT, "train-lm {file} -m {out} --max-steps 1"),
     "train-nmt": (TEXT, "train-nmt {file} {file} -m {out} --max-steps 1"),
+    "rescore": (LIST, "rescore {file} --scores {file} -o {out}"),
     "info": (DESCRIBED, "info {file}"),
 }
 
