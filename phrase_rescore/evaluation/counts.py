@@ -1,4 +1,4 @@
-"""How outputs are scored: settings, sacrebleu's metrics, its counts of every segment, and files of these (docs/format.md)."""
+"""The counts of an output, segment by segment, from which its scores follow, and files of these (docs/format.md)."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import numpy as np
 
 from phrase_rescore.errors import InputError
 from phrase_rescore.evaluation.corpora import Text, read_lines, read_text
-from phrase_rescore.evaluation.metrics import METRICS, Counts, Metric, Segments, sacrebleu_version
+from phrase_rescore.evaluation.metrics import METRICS, Counts, EvaluationSettings, Metric, Segments, sacrebleu_version
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.outputs import atomic_output, gzip_member
 from phrase_rescore.messages import counted, shown
 from phrase_rescore.moses.tokenizer import sacremoses_version
-from phrase_rescore.ranges import EXAMPLES, SAMPLES, TEST_SEEDS, Checked, ranged
-
-_UNSPACED = {"zh": "zh", "ja": "char"}  # 13a finds no words in them
 
 FORMAT, VERSION = "phrase-rescore segment statistics", 2
 _BEGINNING = json.dumps({"format": FORMAT}).removesuffix("}").encode() + b","
@@ -29,51 +26,12 @@ COLUMNS = {
     "chrF2": [f"chrf.{what}_{n}" for n in range(1, 7) for what in ("sys", "ref", "match")],
     "TER": ["ter.edits", "ter.ref_length"],
 }
-_MOST = {"BLEU": [(2, 6), (3, 7), (4, 8), (5, 9)], "chrF2": [(3 * n + 2, 3 * n + side) for n in range(6) for side in (0, 1)]}
+_AT_MOST = {  # columns of matches, and those of what there was to match
+    "BLEU": [(2, 6), (3, 7), (4, 8), (5, 9)],
+    "chrF2": [(3 * n + 2, 3 * n + side) for n in range(6) for side in (0, 1)],
+}
 _NUMBER = rb"[0-9]{1,9}(?:\.[0-9]{1,17})?"
 _ROW = re.compile(rb"%b(?:\t%b)*\n" % (_NUMBER, _NUMBER))
-
-
-@dataclass(frozen=True)
-class EvaluationSettings(Checked):
-    """How texts are scored and compared. ``tokenize`` None: as fits the text."""
-
-    metrics: tuple[str, ...] = tuple(METRICS)
-    tokenize: str | None = None  # one of sacrebleu's, for BLEU
-    detokenize: str | None = None  # a language code; None: texts are scored as they are
-    lowercase: bool = False  # for BLEU and chrF; sacrebleu's TER never tells case
-    baseline: str | None = None  # None: the first system
-    samples: int | None = ranged(None, SAMPLES)  # None: 1,000 of the bootstrap, 10,000 of the randomization
-    seed: int = ranged(12345, TEST_SEEDS)  # not 0, which PairedTest takes for no seed
-    examples: int = ranged(0, EXAMPLES)  # segments to show that gained most, and as many that lost most
-
-    @property
-    def resamples(self) -> int:
-        return self.samples or 1000
-
-    @property
-    def shuffles(self) -> int:
-        return self.samples or 10_000
-
-    @property
-    def tokenization(self) -> str:
-        """BLEU's tokenization: none for tokens of Moses; for detokenized text that of WMT."""
-        return self.tokenize or (_UNSPACED.get(self.detokenize, "13a") if self.detokenize else "none")
-
-    def text(self) -> str:
-        """What the scored text is."""
-        return "as it is" if self.detokenize is None else f"detokenized by sacremoses ({self.detokenize}), escapes undone"
-
-    def make_metrics(self, references: Sequence[Segments] = ()) -> dict[str, Metric]:
-        """Make the metrics, by the names of their scores."""
-        return {
-            METRICS[name]: Metric(name, references, tokenize=self.tokenization, lowercase=self.lowercase)
-            for name in self.metrics
-        }
-
-    def signatures(self, references: int) -> dict[str, str]:
-        """Return the signatures of scores against this number of references, by the names of the scores."""
-        return {name: metric.signature(references) for name, metric in self.make_metrics().items()}
 
 
 @dataclass(frozen=True)
@@ -146,26 +104,39 @@ def parse_statistics(path: str, rows: Sequence[bytes]) -> OutputStatistics:
             found = f"statistics in format version {shown(str(number))}, not {VERSION}"
             raise InputError(path, found, "write them again with this version's evaluate --statistics")
         del head["format"]
-        basis = Basis(**head)
-        kinds = get_type_hints(Basis) | {"signatures": dict}
-        right = all(isinstance(value, kinds[name]) for name, value in vars(basis).items())
-        if not right or basis.references < 1 or not all(isinstance(text, str) for text in basis.signatures.values()):
-            raise ValueError("the first line has a value of another kind")
-        if rows[1] != "\t".join(names := basis.names()).encode() + b"\n":
-            raise ValueError("the second line does not name the columns")
-        if len(rows) != basis.segments + 2:
-            raise ValueError(f"{len(rows) - 2:,} of {counted(basis.segments, 'segment')}")
-        if bad := next((line for line, row in enumerate(rows[2:], 3) if not _ROW.fullmatch(row)), None):
-            raise ValueError(f"line {bad} is not numbers between tabs")
-        numbers = np.array([row.split(b"\t") for row in rows[2:]]).astype(float).reshape(basis.segments, len(names))
-        ends = np.cumsum([len(COLUMNS[metric]) for metric in basis.signatures])[:-1]
-        counts = dict(zip(basis.signatures, np.split(numbers, ends, axis=1), strict=True))
-        for metric, pairs in _MOST.items():
-            for match, possible in pairs if metric in counts else ():
-                if (counts[metric][:, match] > counts[metric][:, possible]).any():
-                    raise ValueError(f"{COLUMNS[metric][match]} is more than {COLUMNS[metric][possible]}")
+        basis = _basis(head)
+        return OutputStatistics(basis, _counts(basis, rows))
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
         why = f" ({shown(str(error), 200)})" if type(error) is ValueError else ""
         hint = "copy the file again, or write it again with evaluate --statistics"
         raise InputError(path, f"damaged statistics{why}", hint) from None
-    return OutputStatistics(basis, counts)
+
+
+def _basis(head: dict[str, Any]) -> Basis:
+    """Read the first line. Raises ValueError or TypeError if it is damaged."""
+    basis = Basis(**head)
+    kinds = get_type_hints(Basis) | {"signatures": dict}
+    right = all(isinstance(value, kinds[name]) for name, value in vars(basis).items())
+    if not right or basis.references < 1 or not all(isinstance(text, str) for text in basis.signatures.values()):
+        raise ValueError("the first line has a value of another kind")
+    return basis
+
+
+def _counts(basis: Basis, rows: Sequence[bytes]) -> dict[str, Counts]:
+    """Read the numbers of all segments. Raises ValueError if they are damaged."""
+    names = basis.names()
+    if rows[1] != "\t".join(names).encode() + b"\n":
+        raise ValueError("the second line does not name the columns")
+    if len(rows) != basis.segments + 2:
+        raise ValueError(f"{len(rows) - 2:,} of {counted(basis.segments, 'segment')}")
+    for line, row in enumerate(rows[2:], 3):
+        if not _ROW.fullmatch(row):
+            raise ValueError(f"line {line} is not numbers between tabs")
+    numbers = np.array([row.split(b"\t") for row in rows[2:]]).astype(float).reshape(basis.segments, len(names))
+    ends = np.cumsum([len(COLUMNS[metric]) for metric in basis.signatures])[:-1]
+    counts = dict(zip(basis.signatures, np.split(numbers, ends, axis=1), strict=True))
+    for metric in _AT_MOST.keys() & counts.keys():
+        for match, possible in _AT_MOST[metric]:
+            if (counts[metric][:, match] > counts[metric][:, possible]).any():
+                raise ValueError(f"{COLUMNS[metric][match]} is more than {COLUMNS[metric][possible]}")
+    return counts

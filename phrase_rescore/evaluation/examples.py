@@ -1,7 +1,5 @@
 """The segments that a system translates most better and most worse than the baseline, by sentence BLEU."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -33,15 +31,14 @@ class Example:
     source: str | None
     references: tuple[str, ...]
     outputs: tuple[str, str]
-    regions: list[Region]  # that they translate by other phrase pairs, where both outputs have phrases
+    regions: list[Region]  # that they translate by other phrase pairs, if both outputs have phrases
 
     def lines(self, baseline: str, system: str) -> Iterator[str]:
         """Yield its lines for people."""
-        one, other = self.bleu
-        yield f"segment {self.segment}: BLEU {one:.2f} → {other:.2f}"
-        rows = [] if self.source is None else [("source", self.source)]
+        yield "segment {}: BLEU {:.2f} → {:.2f}".format(self.segment, *self.bleu)
+        rows = [("source", self.source)] if self.source is not None else []
         rows += [("reference", reference) for reference in self.references]
-        rows += zip((baseline, system), self.outputs, strict=True)
+        rows += [(baseline, self.outputs[0]), (system, self.outputs[1])]
         for region in self.regions:
             span = f"|{region.first}-{region.last}|"
             rows += [(f"{baseline} {span}", _pairs_text(region.baseline)), (f"{system} {span}", _pairs_text(region.system))]
@@ -54,43 +51,32 @@ def _pairs_text(pairs: Iterable[PhrasePair]) -> str:
     return " | ".join(f"{src} → {tgt}" if src else tgt for src, tgt in pairs)
 
 
-def most_changed(bleu: Sequence[tuple[float, float]], n: int) -> tuple[list[int], list[int]]:
-    """Return which segments gain most, and which lose most, at most ``n`` of each, the largest change first.
-
-    >>> most_changed([(10, 30), (50, 40), (20, 20), (10, 90)], 1)
-    ([3], [1])
-    """
-    gains = [other - one for one, other in bleu]
-    gained = [i for i, gain in enumerate(gains) if gain > 0]
-    lost = [i for i, gain in enumerate(gains) if gain < 0]
-    return sorted(gained, key=lambda i: -gains[i])[:n], sorted(lost, key=lambda i: gains[i])[:n]
-
-
-@dataclass(frozen=True)
-class Examples:
-    """The segments that a system translates most better than the baseline, and most worse, the largest change first."""
-
-    gained: list[Example]
-    lost: list[Example]
+Examples = dict[str, list[Example]]  # those that gained, those that lost
 
 
 def make_examples(
     n: int, bleu: Sequence[tuple[float, float]], sources: Segments | None, references: Sequence[Segments],
     outputs: tuple[Text, Text],
 ) -> Examples:  # fmt: skip
-    """Return at most ``n`` examples of each kind. ``outputs`` and the pairs of ``bleu``: the baseline's and the system's."""
+    """Return the ``n`` segments that gained most and the ``n`` that lost most, the largest change first.
+
+    ``outputs`` and the pairs of ``bleu`` are those of the baseline and of the system.
+    """
+    baseline, system = outputs
 
     def example(i: int) -> Example:
         source = sources[i] if sources else None
-        one, other = outputs
         regions = list[Region]()
-        if one.phrases and other.phrases:
-            regions = list(differing_regions(one.phrases[i], other.phrases[i], words((source or "").encode())))
-        of_references = tuple(reference[i] for reference in references)
-        return Example(i + 1, bleu[i], source, of_references, (one.segments[i], other.segments[i]), regions)
+        if baseline.phrases and system.phrases:
+            regions = list(differing_regions(baseline.phrases[i], system.phrases[i], words((source or "").encode())))
+        texts = baseline.segments[i], system.segments[i]
+        return Example(i + 1, bleu[i], source, tuple(reference[i] for reference in references), texts, regions)
 
-    gained, lost = most_changed(bleu, n)
-    return Examples(list(map(example, gained)), list(map(example, lost)))
+    gains = [other - one for one, other in bleu]
+    segments = range(len(gains))
+    gained = sorted((i for i in segments if gains[i] > 0), key=lambda i: -gains[i])
+    lost = sorted((i for i in segments if gains[i] < 0), key=lambda i: gains[i])
+    return {"gained": [example(i) for i in gained[:n]], "lost": [example(i) for i in lost[:n]]}
 
 
 def differing_regions(one: Derivation, other: Derivation, source: Sequence[bytes]) -> Iterator[Region]:

@@ -7,6 +7,7 @@ nowhere else, and pyproject.toml admits the versions that were tried.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -16,7 +17,11 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
+from phrase_rescore.ranges import EXAMPLES, SAMPLES, TEST_SEEDS, Checked, ranged
+
 METRICS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}  # and what sacrebleu calls their scores
+
+_UNSPACED = {"zh": "zh", "ja": "char"}  # 13a finds no words in them
 
 Counts = NDArray[np.float64]  # (segments, width), as sacrebleu lays them out
 Segments = tuple[str, ...]
@@ -31,7 +36,7 @@ class Metric:
     """One of METRICS against references. Without them it only turns counts into scores."""
 
     def __init__(
-        self, name: str, references: Sequence[Segments] = (), *, tokenize: str = "none", lowercase: bool = False,
+        self, name: str, references: Sequence[Segments] = (), tokenize: str = "none", lowercase: bool = False, *,
         effective_order: bool = False,
     ) -> None:  # fmt: skip
         """Make a metric. ``tokenize`` (one of sacrebleu's) and ``effective_order`` are for BLEU, ``lowercase`` is not for TER.
@@ -70,3 +75,42 @@ class Metric:
     def score_of(self, counts: Counts) -> float:
         """Return the score of all segments, (segments, width), which are added as sacrebleu adds them."""
         return float(self._metric._aggregate_and_compute(counts.tolist()).score)
+
+
+@dataclass(frozen=True)
+class EvaluationSettings(Checked):
+    """How outputs are scored and compared. ``tokenize`` None: as fits the text."""
+
+    metrics: tuple[str, ...] = tuple(METRICS)
+    tokenize: str | None = None  # one of sacrebleu's, for BLEU
+    detokenize: str | None = None  # a language code; None: texts are scored as they are
+    lowercase: bool = False  # for BLEU and chrF; sacrebleu's TER never tells case
+    baseline: str | None = None  # None: the first system
+    samples: int | None = ranged(None, SAMPLES)  # None: 1,000 of the bootstrap, 10,000 of the randomization
+    seed: int = ranged(12345, TEST_SEEDS)  # not 0, which PairedTest takes for no seed
+    examples: int = ranged(0, EXAMPLES)  # segments to show that gained most, and as many that lost most
+
+    @property
+    def resamples(self) -> int:
+        return self.samples or 1000
+
+    @property
+    def shuffles(self) -> int:
+        return self.samples or 10_000
+
+    @property
+    def tokenization(self) -> str:
+        """BLEU's tokenization: none for tokens of Moses; for detokenized text that of WMT."""
+        return self.tokenize or (_UNSPACED.get(self.detokenize, "13a") if self.detokenize else "none")
+
+    def text(self) -> str:
+        """What the scored text is."""
+        return "as it is" if self.detokenize is None else f"detokenized by sacremoses ({self.detokenize}), escapes undone"
+
+    def make_metrics(self, references: Sequence[Segments] = ()) -> dict[str, Metric]:
+        """Make the metrics, by the names of their scores."""
+        return {METRICS[name]: Metric(name, references, self.tokenization, self.lowercase) for name in self.metrics}
+
+    def signatures(self, references: int) -> dict[str, str]:
+        """Return the signatures of scores against this number of references, by the names of the scores."""
+        return {name: metric.signature(references) for name, metric in self.make_metrics().items()}

@@ -20,14 +20,14 @@ def _score(score: SystemScore) -> str:
     return f"{score.mean:.2f}" + ("" if score.deviation is None else f" ± {score.deviation:.2f}")
 
 
-def signed(x: float, form: str = ".2f") -> str:
+def _signed(x: float) -> str:
     """Write a difference with its sign; what rounds to zero has none.
 
-    >>> signed(0.5), signed(-0.001), signed(3, ",.0f")
-    ('+0.50', '0.00', '+3')
+    >>> _signed(0.5), _signed(-0.001)
+    ('+0.50', '0.00')
     """
-    text = f"{x:+{form}}"
-    return text if any(digit in text for digit in "123456789") else f"{0:{form}}"
+    text = f"{x:+.2f}"
+    return text if any(digit in text for digit in "123456789") else "0.00"
 
 
 def _p(value: float | None) -> str:
@@ -35,7 +35,7 @@ def _p(value: float | None) -> str:
 
 
 _COMPARED: dict[str, Callable[[SystemScore], str]] = {
-    "difference": lambda score: "" if score.difference is None else signed(score.difference),
+    "difference": lambda score: "" if score.difference is None else _signed(score.difference),
     "p bootstrap": lambda score: _p(score.p_bootstrap),
     "p randomization": lambda score: _p(score.p_randomization),
 }
@@ -62,9 +62,12 @@ def _tables(result: Evaluation, form: str) -> Iterator[str]:
     sets = [of_set for of_set in result.sets if baseline in of_set.systems and len(of_set.systems) > 1]
     rows = []
     for system in result.systems:
-        found = {name: cells(sets, system, figure) for name, figure in _COMPARED.items()}  # empty for the baseline
-        kept = [(name, figures) for name, figures in found.items() if any(figures)]
-        rows += [[system if number == 0 else "", name, *figures] for number, (name, figures) in enumerate(kept)]
+        label = system
+        for name, figure in _COMPARED.items():
+            figures = cells(sets, system, figure)
+            if any(figures):  # not those of the baseline
+                rows.append([label, name, *figures])
+                label = ""
     if rows:
         yield layout([f"against {baseline}", ""], sets, rows)
 
@@ -113,8 +116,8 @@ def _as_json(result: Evaluation) -> str:
     """Return everything in full precision, null for missing values."""
 
     def of_score(score: SystemScore) -> dict[str, Any]:
-        found = {"mean": score.mean, "standard_deviation": score.deviation, "runs": score.runs}
-        return found if score.difference is None else found | asdict(score)
+        figures = {"mean": score.mean, "standard_deviation": score.deviation, "runs": score.runs}
+        return figures if score.difference is None else figures | asdict(score)
 
     def of_noise(noise: Noise) -> dict[str, Any]:
         return {"standard_deviation": noise.deviation, "degrees_of_freedom": noise.freedom}
@@ -126,12 +129,15 @@ def _as_json(result: Evaluation) -> str:
             for name, of in scores.systems.items()
         ]
         noise = {metric: of_noise(noise) for metric, noise in scores.noise().items()}
-        found = {
+        figures = {
             "name": files.name, "segments": scores.basis.segments, "references": files.references,
             "signatures": scores.signatures, "noise": noise, "systems": systems,
         }  # fmt: skip
-        examples = {system: asdict(of) for system, of in scores.examples.items()}
-        return found | {"examples": examples} if examples else found
+        examples = {
+            system: {kind: list(map(asdict, listed)) for kind, listed in of_system.items()}
+            for system, of_system in scores.examples.items()
+        }
+        return figures | {"examples": examples} if examples else figures
 
     settings = result.settings
     whole = {
@@ -145,7 +151,7 @@ def _examples(result: Evaluation) -> Iterator[str]:
     """Yield the examples of every set and system, each as some lines with a heading before the first of a kind."""
     for of_set in result.sets:
         for system, examples in of_set.examples.items():
-            for kind, listed in (("gained", examples.gained), ("lost", examples.lost)):
+            for kind, listed in examples.items():
                 if listed:
                     yield f"{of_set.files.name}, {system} against {result.baseline}: {kind} most"
                 for example in listed:

@@ -133,17 +133,17 @@ class Entry(NamedTuple):
 
     def features(self) -> dict[bytes, list[float]]:
         """Return the values by label. Raises RowError for a value before any label, a label used twice, a bad value."""
-        found, values = dict[bytes, list[float]](), None
+        features, values = dict[bytes, list[float]](), None
         for word in words(self.fields[self.at]):
             if word.endswith(b"="):
-                if word[:-1] in found:
+                if word[:-1] in features:
                     raise _repeated_label(word)
-                values = found[word[:-1]] = []
+                values = features[word[:-1]] = []
             elif values is None:
                 raise _unlabelled(word)
             else:
                 values.append(_number(word))
-        return found
+        return features
 
     def total(self) -> float:
         """Return the total. Raises RowError if it is not a number."""

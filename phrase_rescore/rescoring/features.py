@@ -1,10 +1,9 @@
 """The features that rescore adds to the entries of an n-best list: scores of models, and numbers of a file."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +44,6 @@ class WordCounts:
     usual: float  # share of the words that were unknown in training
     words: int = 0
     unknown: int = 0
-    sentences: Sentences = field(default_factory=Sentences)  # that a language model read
 
     def add(self, words: int, unknown: int) -> None:
         """Count more words."""
@@ -57,24 +55,29 @@ class WordCounts:
         return f"{percent(share(self.unknown, self.words))} unknown words"
 
     def warnings(self) -> list[str]:
-        """Return warnings of many unknown words, and of marks that were left out."""
-        return misfits(self.unknown, self.words, self.usual) + self.sentences.warnings()
+        """Return a warning if many words were unknown."""
+        return misfits(self.unknown, self.words, self.usual)
 
 
 class TextFeature:
     """log p of the hypothesis by a language model."""
 
+    LABEL = "CSLM"
+
     def __init__(self, scorer: NgramScorer) -> None:
-        self._scorer = scorer
+        self._scorer, self._sentences = scorer, Sentences()
         self.counts = WordCounts(scorer.lm.unk_share)
 
     def values(self, entries: Sequence[Entry], name: str) -> Values:
         """Return log p of the hypotheses: (entries, 1)."""
-        bare = self.counts.sentences.bare
-        scored = self._scorer.sentences(map_entries(entries, name, lambda entry: bare(entry.hypothesis())))
-        # log_probs has one more for every hypothesis: that of its end
-        self.counts.add(len(scored.log_probs) - len(entries), int(scored.unknown.sum()))
+        hypotheses = map_entries(entries, name, lambda entry: self._sentences.bare(entry.hypothesis()))
+        scored = self._scorer.sentences(hypotheses)
+        self.counts.add(len(scored.log_probs) - len(entries), int(scored.unknown.sum()))  # </s> is no word
         return scored.sums()[:, None]
+
+    def warnings(self) -> list[str]:
+        """Return warnings of the model, of many unknown words, and of marks that were left out."""
+        return language_model.warnings(self._scorer.lm) + self.counts.warnings() + self._sentences.warnings()
 
 
 class PairFeature:
@@ -83,9 +86,12 @@ class PairFeature:
     If the model scores ``whole`` sentences, source and hypothesis are the one pair, and log p may be any number.
     """
 
+    LABEL = "RNN"
+
     def __init__(self, scorer: Scorer, sources: Texts, whole: bool) -> None:
         self._scorer, self._sources, self._whole = scorer, sources, whole
         self.counts = WordCounts(scorer.checkpoint.unk_shares[0 if scorer.checkpoint.inverse else 1])
+        self.warnings = self.counts.warnings
 
     def values(self, entries: Sequence[Entry], name: str) -> Values:
         """Return the sums of log p and of unknown words: (entries, 2)."""
@@ -131,9 +137,12 @@ class PairFeature:
 class SentenceFeature:
     """log p(hypothesis | source) by a translation model."""
 
+    LABEL = "NMT"
+
     def __init__(self, scorer: SentenceScorer, sources: Texts) -> None:
         self._scorer, self._sources = scorer, sources
         self.counts = WordCounts(scorer.translation.unk_shares[1])
+        self.warnings = self.counts.warnings
 
     def values(self, entries: Sequence[Entry], name: str) -> Values:
         """Return log p of the hypotheses: (entries, 1)."""
@@ -166,7 +175,7 @@ class SentenceFeature:
 class FileFeature:
     """Numbers of a file that has one for every entry: natural logarithms with ``log``, else probabilities."""
 
-    counts = None
+    LABEL, counts = "SCORE", None
 
     def __init__(self, path: str, nbest: str, log: bool) -> None:
         self._path, self._log = path, log
@@ -182,44 +191,25 @@ class FileFeature:
 Feature = TextFeature | PairFeature | SentenceFeature | FileFeature
 
 
-class Added(NamedTuple):
-    """A feature to add, and where it is from."""
-
-    origin: str  # the option that asks for it
-    usual: str  # how its label begins unless --label gives one
-    feature: Feature
-    warnings: Sequence[str] = ()
-
-
-def of_model(directory: str, sources: Texts | None, whole: bool, device: str) -> Added:
+def load_model(directory: str, sources: Texts | None, whole: bool, device: str) -> Feature:
     """Load a model as a feature. Raises ModelError, and OptionError if it needs the source."""
-    origin, kind = f"-m {directory}", Config(directory).model_of()
+    kind = Config(directory).model_of()
     if kind == TEXT:
-        lm = language_model.load(directory)
-        warnings = [f"{directory}: {warning}" for warning in language_model.warnings(lm)]
-        return Added(origin, "CSLM", TextFeature(NgramScorer(lm, device)), warnings)
+        return TextFeature(NgramScorer(language_model.load(directory), device))
     if sources is None:
-        raise OptionError(f"{origin} scores pairs; give the text that was decoded with --source")
+        raise OptionError(f"-m {directory} scores pairs; give the text that was decoded with --source")
     if kind == BITEXT:
-        return Added(origin, "NMT", SentenceFeature(SentenceScorer(translation.load(directory), device), sources))
-    return Added(origin, "RNN", PairFeature(Scorer(checkpoint.load(directory), device), sources, whole))
+        return SentenceFeature(SentenceScorer(translation.load(directory), device), sources)
+    return PairFeature(Scorer(checkpoint.load(directory), device), sources, whole)
 
 
-def of_file(path: str, nbest: str, log: bool) -> Added:
-    """Make a feature of a file of numbers."""
-    return Added(f"--scores {path}", "SCORE", FileFeature(path, nbest, log))
-
-
-def labelled(features: Iterator[Added], labels: Sequence[str]) -> dict[str, Added]:
-    """Return the features by their labels: those given, then CSLM0, CSLM1, …. Raises OptionError if two have the same."""
-    by_label = dict[str, Added]()
-    numbers = Counter[str]()  # of features so far, by how their label begins
-    given = iter(labels)
-    for added in features:
-        label = next(given, f"{added.usual}{numbers[added.usual]}")
+def labelled(features: Iterable[Feature], given: Sequence[str]) -> dict[str, Feature]:
+    """Return the features by label: those given, then CSLM0, CSLM1, RNN0, …. Raises OptionError if two have the same."""
+    by_label, numbers, labels = dict[str, Feature](), Counter[str](), iter(given)
+    for feature in features:
+        label = next(labels, f"{feature.LABEL}{numbers[feature.LABEL]}")
         if label in by_label:
-            both = f"{by_label[label].origin} and {added.origin}"
-            raise OptionError(f"{both} have the label {label}; name others with --label")
-        by_label[label] = added
-        numbers[added.usual] += 1
+            raise OptionError(f"two features have the label {label}; name others with --label")
+        by_label[label] = feature
+        numbers[feature.LABEL] += 1
     return by_label

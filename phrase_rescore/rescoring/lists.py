@@ -46,6 +46,7 @@ class Reader:
 
     def __init__(self, references: Sequence[Segments], tokenize: str) -> None:
         self._segments, self._bleu = len(references[0]), Metric("bleu", references, tokenize=tokenize)
+        # by segment, then by hypothesis and features: counts of BLEU, and the total
         self._entries: dict[int, dict[tuple[str, tuple[float, ...]], tuple[list[float], float]]] = {}
         self.shape: dict[bytes, int] = {}  # how many values each label has
 
@@ -61,26 +62,34 @@ class Reader:
         if entry.segment >= self._segments:
             hint = "give the reference of the text that was decoded"
             raise RowError(f"segment {entry.segment}, but the reference has {counted(self._segments, 'line')}", hint)
-        found = entry.features()
-        shape = {label: len(values) for label, values in found.items()}
+        features = entry.features()
+        self._check_shape({label: len(values) for label, values in features.items()})
+        hypothesis = decoded(b" ".join(entry.hypothesis()))
+        values = tuple(value for label in self.shape for value in features[label])
+        entries = self._entries.setdefault(entry.segment, {})
+        if (hypothesis, values) not in entries:
+            entries[hypothesis, values] = self._bleu.segment_counts(entry.segment, hypothesis), entry.total()
+
+    def _check_shape(self, shape: dict[bytes, int]) -> None:
+        """Raise RowError if an entry has no features, or others than the first one."""
         if not any(shape.values()):
             raise RowError("no features", "pass a list with labelled features, as in F0= -3.2")
         self.shape = self.shape or shape
         if shape != self.shape:
             label = min(label for label, _ in shape.items() ^ self.shape.items())
-            what = f"{counted(shape.get(label, 0), 'value')} of {printable(label)} where the first entry has"
+            here = f"{counted(shape.get(label, 0), 'value')} of {printable(label)}"
             hint = "tune needs the same features in every entry; make the lists without sparse features"
-            raise RowError(f"{what} {self.shape.get(label, 0)}", hint)
-        key = decoded(b" ".join(entry.hypothesis())), tuple(value for label in self.shape for value in found[label])
-        entries = self._entries.setdefault(entry.segment, {})
-        if key not in entries:
-            entries[key] = self._bleu.segment_counts(entry.segment, key[0]), entry.total()
+            raise RowError(f"{here} where the first entry has {self.shape.get(label, 0)}", hint)
 
     def lists(self) -> Lists:
         """Return what was read."""
-        in_order = enumerate(entries for _, entries in sorted(self._entries.items()))
-        every = [(segment, *key, *value) for segment, entries in in_order for key, value in entries.items()]
-        segment, _, features, counts, totals = zip(*every, strict=True)
+        segment, features, counts, totals = list[int](), list[tuple[float, ...]](), list[list[float]](), list[float]()
+        for number, (_, entries) in enumerate(sorted(self._entries.items())):
+            for (_, values), (of_bleu, total) in entries.items():
+                segment.append(number)
+                features.append(values)
+                counts.append(of_bleu)
+                totals.append(total)
         return Lists(np.array(segment), np.array(features), np.array(counts, float), np.array(totals))
 
 

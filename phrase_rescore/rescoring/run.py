@@ -15,8 +15,7 @@ from phrase_rescore.moses.hypotheses import Entry, check_label, map_entries, rea
 from phrase_rescore.moses.table import words
 from phrase_rescore.nn.storage import PAIRS, Config
 from phrase_rescore.progress import Progress
-from phrase_rescore.rescoring.best import BestLines
-from phrase_rescore.rescoring.features import Added, Feature, FileFeature, Texts, Values, labelled, of_file, of_model
+from phrase_rescore.rescoring.features import Feature, FileFeature, Texts, Values, labelled, load_model, source_of
 from phrase_rescore.rescoring.totals import Totals
 
 BLOCK_ENTRIES = 4096  # entries, and what is left of the last one's segment
@@ -75,16 +74,13 @@ def rescore(options: RescoreOptions, device: str, on_read: Progress | None) -> R
     options.check()
     totals = None if options.weights is None else Totals(options.weights)
     sources = None if options.source is None else _read_sources(options.source)
-    added = labelled(_features(options, sources, device), options.labels)
-    features = {label: origin.feature for label, origin in added.items()}
+    features = labelled(_features(options, sources, device), options.labels)
     summary = RescoreSummary()
-    for origin in added.values():
-        summary.warnings += origin.warnings
     _rescore_list(options, features, totals, sources, summary, on_read)
     for label, feature in features.items():
         if feature.counts is not None:
             summary.features[label] = feature.counts.report()
-            summary.warnings += [f"{label}: {warning}" for warning in feature.counts.warnings()]
+            summary.warnings += [f"{label}: {warning}" for warning in feature.warnings()]
     if totals is not None:
         summary.warnings += totals.warnings()
     return summary
@@ -95,7 +91,7 @@ def _rescore_list(
     summary: RescoreSummary, on_read: Progress | None,
 ) -> None:  # fmt: skip
     """Read the list, a block at a time, and write what is asked for."""
-    name, best = display_name(options.nbest), BestLines(sources, options.source)
+    name, best = display_name(options.nbest), _BestLines(sources, options.source)
     files = [feature.file for feature in features.values() if isinstance(feature, FileFeature)]
     with ExitStack() as opened:
         for file in files:
@@ -121,19 +117,61 @@ def _rescore_list(
                 _write(output, lines, options.out)
 
 
+class _BestLines:
+    """A line for every segment, in order: the words of its best entry, or nothing if it has no entries.
+
+    With ``sources``, the lines of the file ``source``, there are as many lines as these.
+    """
+
+    def __init__(self, sources: Texts | None, source: str | None) -> None:
+        self._sources, self._source = sources, source
+        self._words = dict[int, bytes]()  # by segment
+        self._translated = 0  # segments that have words to translate
+
+    def add(self, entry: Entry) -> None:
+        """Take the best entry of a segment. Raises RowError if the source has no such line, and as ``hypothesis``."""
+        self._translated += self._sources is None or bool(source_of(entry, self._sources))
+        self._words[entry.segment] = b" ".join(entry.hypothesis())
+
+    def check(self, name: str) -> list[str]:
+        """Return a warning if segments lack entries. Raises InputError if most lines of the source do."""
+        if self._sources is None:
+            to_translate = self._number_of_lines()
+            lacking = to_translate - self._translated
+            of = f"segment{'s' * (lacking > 1)} before the last"
+        else:
+            to_translate = sum(1 for words in self._sources if words)
+            lacking = to_translate - self._translated
+            of = f"of {counted(to_translate, 'non-empty line')} of {display_name(self._source or '')}"
+            if 2 * lacking > to_translate:
+                hint = "give the text that was decoded, cut to the segments of the list, with --source"
+                raise InputError(name, f"entries for {self._translated:,} {of}", hint)
+        return [f"no entry for {lacking:,} {of}; the output has empty lines there"] if lacking else []
+
+    def lines(self) -> Iterator[list[bytes]]:
+        """Yield the lines, some at a time: a list may skip millions of segments."""
+        n = self._number_of_lines()
+        for start in range(0, n, BLOCK_ENTRIES):
+            segments = range(start, min(start + BLOCK_ENTRIES, n))
+            yield [self._words.get(segment, b"") + b"\n" for segment in segments]
+
+    def _number_of_lines(self) -> int:
+        return max(self._words) + 1 if self._sources is None else len(self._sources)
+
+
 def _read_sources(path: str) -> list[list[bytes]]:
     with open_input(path) as stream:
         return [words(line.rstrip(b"\r\n")) for line in read_rows(stream)]
 
 
-def _features(options: RescoreOptions, sources: Texts | None, device: str) -> Iterator[Added]:
+def _features(options: RescoreOptions, sources: Texts | None, device: str) -> Iterator[Feature]:
     """Load what is to be added, in the order of its labels. Raises ModelError, OptionError."""
     if options.whole and all(Config(directory).model_of() != PAIRS for directory in options.models):
         raise OptionError("--whole is for models of pairs, and -m names none; leave it out")
     for directory in options.models:
-        yield of_model(directory, sources, options.whole, device)
+        yield load_model(directory, sources, options.whole, device)
     for path in options.scores:
-        yield of_file(path, options.nbest, options.log)
+        yield FileFeature(path, options.nbest, options.log)
 
 
 def _blocks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:

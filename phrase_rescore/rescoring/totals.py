@@ -55,13 +55,13 @@ class Totals:
             self._met.update(features)
             return entry.with_total(weighted_total(features, self._weights, self._missing if self._has_sparse else None))
 
-        found = map_entries(entries, name, renew)
+        renewed = map_entries(entries, name, renew)
         if not self._blocks and entries[0].segment < entries[-1].segment:
             for label, n in self._missing.items():
                 if n == len(entries):
                     raise _no_weight(label).at(name, entries[0].number)
         self._blocks += 1
-        return found
+        return renewed
 
     def warnings(self) -> Iterator[str]:
         """Yield a warning for labels that only the list or only the ini has."""

@@ -9,7 +9,7 @@ probability of an entry in its list. It does so again with larger weights; then 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, permutations
@@ -68,7 +68,7 @@ class TuneSummary:
 
     def lines(self) -> list[str]:
         """Return the lines of the report, without the ``warnings``."""
-        said = [
+        lines = [
             f"{self.entries:,} entries of {counted(self.segments, 'segment')}",
             f"BLEU {self.bleu_of_totals:.2f} by the totals of the lists, {self.bleu:.2f} by the new weights",
         ]
@@ -76,10 +76,11 @@ class TuneSummary:
             over = f"weights tuned without {', '.join(self.new)}" if self.new else "the totals of the lists"
             verdict = "within noise" if self.p >= LEVEL else "beyond noise" if self.gain > 0 else "a loss"
             judged = "judged on the halves that the weights were not tuned on"
-            said.append(f"gain {self.gain:+.2f} BLEU over {over}, {judged} (p = {self.p:.4f}): {verdict}")
+            lines.append(f"gain {self.gain:+.2f} BLEU over {over}, {judged} (p = {self.p:.4f}): {verdict}")
         if self.constant:
-            said.append(f"{', '.join(self.constant)}: the same in all entries of nearly every segment, so the weight is 0")
-        return said
+            names = ", ".join(self.constant)
+            lines.append(f"{names}: the same in all entries of nearly every segment, so the weight is 0")
+        return lines
 
 
 def bleu(counts: Floats) -> Floats:
@@ -192,7 +193,7 @@ def tuned(lists: Lists, start: Floats, restarts: int, seed: int, on_climb: Calla
         for sharpness in SHARPNESS:
             weights = climbed(*flat, torch.from_numpy(weights * (sharpness / np.abs(weights).sum())), STEPS).numpy()
         reached.append(searched(padded, of_padded, weights, rng))
-        best, highest = max([(best, highest), *reached], key=lambda found: found[1])
+        best, highest = max([(best, highest), *reached], key=itemgetter(1))
         on_climb()
     best = best / np.where(scale > 0, scale, np.inf)
     return np.asarray(best / np.abs(best).sum())
@@ -239,31 +240,40 @@ def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], 
     for path in options.nbest:
         reader.read(path, on_read)
     lists, labels = reader.lists(), [label for label, n in reader.shape.items() for _ in range(n)]
-    numbered = [f"{printable(label)}{f' {k}' * (n > 1)}" for label, n in reader.shape.items() for k in range(1, n + 1)]
-    places, scale = lists.places(), scaled(lists, RARE)[1]
-    if not scale.any():
+    if not scaled(lists, RARE)[1].any():
         found = "all entries of a segment have the same features"
         raise InputError(display_name(options.nbest[0]), found, "pass lists of more hypotheses")
     start, new = start_of(lists, labels)
     if options.weights is not None:
         start = given_weights(options.weights, reader.shape)
+    # 0.0: no weight is -0
     values = [as_value(weight + 0.0) for weight in tuned(lists, start, options.restarts, options.seed, on_climb)]
-    weights = np.array([float(value) for value in values])
-    summary = TuneSummary(
-        len(lists.segment), len(places),
-        bleu_of_totals=float(bleu(lists.counts[chosen(lists.totals, places)].sum(0))),
-        bleu=float(bleu(lists.counts[chosen(lists.features @ weights, places)].sum(0))),
-        new=tuple(map(printable, new)),
-        constant=tuple(name for name, size in zip(numbered, scale, strict=True) if not size),
-    )  # fmt: skip
-    if missing := len(references[options.references[0]]) - len(places):
+    summary = _summary(lists, np.array([float(value) for value in values]), reader.shape, new)
+    if missing := len(references[options.references[0]]) - summary.segments:
         summary.warnings.append(f"no entry for {counted(missing, 'line')} of the reference; BLEU is of the others")
-    if len(places) > 1:
+    if summary.segments > 1:
         tune_half = partial(tuned, restarts=options.restarts // 2, seed=options.seed, on_climb=on_climb)
-        summary.gain, summary.p = gain_over(lists, np.flatnonzero([label not in new for label in labels]), start, tune_half)
+        kept = np.flatnonzero([label not in new for label in labels])
+        summary.gain, summary.p = gain_over(lists, kept, start, tune_half)
+    _write(options, labels, values, summary.bleu)
+    return summary
+
+
+def _summary(lists: Lists, weights: Floats, shape: Mapping[bytes, int], new: Sequence[bytes]) -> TuneSummary:
+    """Return the figures of weights, without the gain."""
+    places, scale = lists.places(), scaled(lists, RARE)[1]
+    names = [f"{printable(label)}{f' {k}' * (n > 1)}" for label, n in shape.items() for k in range(1, n + 1)]
+    by_totals, by_weights = (
+        float(bleu(lists.counts[chosen(totals, places)].sum(0))) for totals in (lists.totals, lists.features @ weights)
+    )
+    constant = tuple(name for name, size in zip(names, scale, strict=True) if not size)
+    return TuneSummary(len(lists.segment), len(places), by_totals, by_weights, tuple(map(printable, new)), constant=constant)
+
+
+def _write(options: TuneOptions, labels: Sequence[bytes], values: Sequence[bytes], bleu: float) -> None:
+    """Write the weights as a section of an ini, a line for each label, and in a comment where they are from."""
     command = ["phrase-rescore", "tune", *options.nbest, "--reference", ",".join(options.references)]
     with atomic_output(options.out) as stream:
-        stream.write(f"# {printable(shlex.join(command), 1000)}: BLEU {summary.bleu:.2f}\n[weight]\n".encode())
+        stream.write(f"# {printable(shlex.join(command), 1000)}: BLEU {bleu:.2f}\n[weight]\n".encode())
         for label, group in groupby(zip(labels, values, strict=True), key=itemgetter(0)):
             stream.write(b" ".join([label + b"=", *(value for _, value in group)]) + b"\n")
-    return summary

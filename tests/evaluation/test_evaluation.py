@@ -17,8 +17,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
 from phrase_rescore.evaluation.corpora import SetFiles
-from phrase_rescore.evaluation.counts import EvaluationSettings
-from phrase_rescore.evaluation.metrics import METRICS, Metric
+from phrase_rescore.evaluation.metrics import METRICS, EvaluationSettings, Metric
 from phrase_rescore.evaluation.run import evaluate
 
 # fmt: off

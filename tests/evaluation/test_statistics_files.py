@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 
 from phrase_rescore.errors import InputError
-from phrase_rescore.evaluation.counts import Basis, EvaluationSettings, OutputStatistics, parse_statistics, write_statistics
+from phrase_rescore.evaluation.counts import Basis, OutputStatistics, parse_statistics, write_statistics
+from phrase_rescore.evaluation.metrics import EvaluationSettings
 
 WORDS = ["le", "la", "chat", "Chien", "été", "l&apos;", "dort", "a", ",", "ici", "東京"]
 SAMPLES = ["--samples", "50"]
