@@ -215,19 +215,17 @@ a|b             difference       -10.00  +16.24
                 p bootstrap       0.050   0.050
                 p randomization   0.517   0.517
 
-dev              4 segments, 1 reference
-test             4 segments, 2 references
-TER, dev         nrefs:1|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:V; lower is better
-TER, test        nrefs:2|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:V; lower is better
-BLEU, dev        nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:V
-BLEU, test       nrefs:2|case:mixed|eff:no|tok:none|smooth:exp|version:V
-text             as it is
-±                mean and standard deviation of tuning runs: a|b 2 on test
-noise, dev       that of tuning is unknown from one run each; tune every system three times
-noise, test      standard deviation of tuning runs, pooled over systems: TER 7.07, BLEU 11.48 (1 degree of freedom)
-p bootstrap      sacrebleu's paired bootstrap, 200 resamples, seed 12345
-p randomization  approximate randomization (Clark et al. 2011), 200 shuffles, seed 12345
 """
+NOTES = {
+    "dev": "4 segments, 1 reference", "test": "4 segments, 2 references",
+    "TER, dev": "nrefs:1|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:V",
+    "TER, test": "nrefs:2|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:V",
+    "BLEU, dev": "nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:V",
+    "BLEU, test": "nrefs:2|case:mixed|eff:no|tok:none|smooth:exp|version:V",
+    "text": "as it is", "±": "a|b 2 on test", "noise, dev": "unknown",
+    "noise, test": "TER 7.07, BLEU 11.48 (1 degree of freedom)",
+    "p bootstrap": "200 resamples, seed 12345", "p randomization": "200 shuffles, seed 12345",
+}  # fmt: skip
 
 MARKDOWN = """\
 | system   |   test BLEU |
@@ -244,9 +242,6 @@ MARKDOWN = """\
 - test: 4 segments, 1 reference
 - BLEU: `nrefs:1|case:lc|eff:no|tok:13a|smooth:exp|version:V`
 - text: as it is
-- noise, test: that of tuning is unknown from one run each; tune every system three times
-- p bootstrap: sacrebleu's paired bootstrap, 200 resamples, seed 9
-- p randomization: approximate randomization (Clark et al. 2011), 200 shuffles, seed 9
 """
 
 
@@ -255,19 +250,23 @@ def without_version(out: bytes) -> str:
 
 
 @pytest.mark.usefixtures("layout")
-def test_text_to_the_letter(run: Run) -> None:
+def test_the_tables_and_their_notes(run: Run) -> None:
     result = run("evaluate", *SETS, "--metrics", "ter,bleu", *SAMPLES)
     assert (result.status, result.err) == (0, "")
-    assert without_version(result.out) == TEXT
+    text = without_version(result.out)
+    assert text.startswith(TEXT)
+    notes = dict(line.split("  ", 1) for line in text.removeprefix(TEXT).splitlines())
+    assert list(notes) == list(NOTES)
+    assert all(note in notes[name] for name, note in NOTES.items()), notes
 
 
 @pytest.mark.usefixtures("layout")
-def test_markdown_to_the_letter(run: Run) -> None:
+def test_the_tables_in_markdown(run: Run) -> None:
     sets = ["--set", "test", "ref", "a|b=half", "other=none"]
     options = ["--baseline", "other", "--metrics", "bleu", "--lowercase", "--tokenize", "13a", "--seed", "9"]
     result = run("evaluate", "--format", "markdown", *options, *sets, *SAMPLES)
     assert (result.status, result.err) == (0, "")
-    assert without_version(result.out) == MARKDOWN
+    assert without_version(result.out).startswith(MARKDOWN)
 
 
 @pytest.mark.usefixtures("layout")
@@ -300,56 +299,49 @@ def test_wrong_usage(run: Run, args: list[str], text: str) -> None:
 
 @pytest.mark.usefixtures("layout")
 def test_files_of_other_lengths(run: Run) -> None:
-    hint = "outputs and references have a line for every segment, in the same order"
-    for args, text in (
+    for args, found in (
         (["ref", "a=all,long"], "long: 5 lines where ref has 4"),
         (["ref,long", "a=all"], "long: 5 lines where ref has 4"),
         (["long", "a=-"], "<stdin>: 1 line where long has 5"),
     ):
-        assert run("evaluate", "--set", "d", *args, stdin=b"x") == (1, b"", f"phrase-rescore: error: {text}; {hint}\n")
+        result = run("evaluate", "--set", "d", *args, stdin=b"x")
+        assert (result.status, result.out) == (1, b"")
+        assert found in result.last_line
 
 
-ESCAPED, PLAIN = b"l&apos; eau .\n", b"l'eau.\n"
-UNDO = "the text has Moses' escapes such as &apos;, and chrF counts their characters; undo them with --detokenize LANG"
-MIXED = "the reference has Moses' escapes and it has none (ref); --detokenize LANG makes both plain text"
-WARNINGS: dict[str, tuple[bytes, bytes, list[str], list[str]]] = {
-    "escapes": (ESCAPED, ESCAPED, [], [f"ref: {UNDO}"]),
+ESCAPED, PLAIN, TOKENS = b"l&apos; eau .\n", b"l'eau.\n", b"oui .\n"
+WARNINGS: dict[str, tuple[bytes, bytes, list[str], list[str]]] = {  # reference, output, options; how warnings begin
+    "escapes": (ESCAPED, ESCAPED, [], ["ref: the text has Moses' escapes"]),
     "escapes without chrF": (ESCAPED, ESCAPED, ["--metrics", "bleu,ter"], []),
     "detokenized": (ESCAPED, PLAIN, ["--detokenize", "fr"], []),
-    "plain output": (ESCAPED, PLAIN, [], [f"out: {MIXED}", f"ref: {UNDO}"]),
-    "13a of tokenized": (b"oui .\n", b"oui .\n", ["--tokenize", "13a"],
-        ["ref: tokenized text, which BLEU tokenizes again (13a); add --tokenize none or --detokenize LANG"]),
-    "none of plain": (PLAIN, PLAIN, [],
-        ["ref: not tokenized, but BLEU takes text between blanks for words; add --tokenize 13a"]),
+    "plain output": (ESCAPED, PLAIN, [], ["out: the reference has Moses' escapes", "ref: the text has Moses' escapes"]),
+    "13a of tokens": (TOKENS, TOKENS, ["--tokenize", "13a"], ["ref: tokenized text, which BLEU tokenizes again (13a)"]),
+    "13a of tokens, without BLEU": (TOKENS, TOKENS, ["--tokenize", "13a", "--metrics", "ter"], []),
+    "none of plain": (PLAIN, PLAIN, [], ["ref: not tokenized"]),
     "none of plain, without BLEU": (PLAIN, PLAIN, ["--metrics", "chrf"], []),
     "13a of plain": (PLAIN, PLAIN, ["--tokenize", "13a"], []),
-}  # fmt: skip
+    "several files": (ESCAPED, ESCAPED, ["--set", "again", "copy", "a=copy"], ["ref, copy: the text has Moses' escapes"]),
+}
 
 
 @pytest.mark.parametrize(("reference", "output", "options", "warnings"), WARNINGS.values(), ids=WARNINGS)
 def test_warnings(run, tmp_path, monkeypatch, reference, output, options, warnings) -> None:
     monkeypatch.chdir(tmp_path)
     Path("ref").write_bytes(reference)
+    Path("copy").write_bytes(reference)
     Path("out").write_bytes(output)
     result = run("evaluate", "-q", "--set", "dev", "ref", "a=out", *options)
-    assert (result.status, result.err) == (0, "".join(f"phrase-rescore: warning: {warning}\n" for warning in warnings))
+    assert result.status == 0
+    for line, warning in zip(result.err.splitlines(), warnings, strict=True):
+        assert line.startswith(f"phrase-rescore: warning: {warning}")
 
 
-@pytest.mark.usefixtures("layout")
-def test_a_warning_about_several_files_is_one(run: Run) -> None:
-    for name in ("one", "two"):
-        Path(name).write_bytes(ESCAPED)
-    result = run("evaluate", "--set", "a", "one", "x=one", "--set", "b", "two", "x=two")
-    assert result.err == f"phrase-rescore: warning: one, two: {UNDO}\n"
-
-
-def test_empty_lines_are_told_of(run: Run, tmp_path: Path) -> None:
+def test_empty_lines(run: Run, tmp_path: Path) -> None:
+    """They are lost; more than half of them are an error."""
     (tmp_path / "ref").write_text("a b c d\n" * 4 + "\n" * 4)
     out = tmp_path / "out"
-    out.write_text("a b c d\n\n\na b c d\n" + "\n" * 4)
-    said = run("evaluate", "--set", "test", tmp_path / "ref", f"x={out}").err
-    assert f"{out}: 2 of 4 lines are empty, but not in the reference; they count as lost" in said
-    out.write_text("a b c d\n" + "\n" * 7)
-    refused = run("evaluate", "--set", "test", tmp_path / "ref", f"x={out}")
-    assert refused.status == 1
-    assert f"{out}: 3 of 4 lines are empty, but not in the reference; translate the whole set again" in refused.err
+    for lines, status in (("a b c d\n\n\na b c d\n" + "\n" * 4, 0), ("a b c d\n" + "\n" * 7, 1)):
+        out.write_text(lines)
+        result = run("evaluate", "--set", "test", tmp_path / "ref", f"x={out}")
+        assert result.status == status
+        assert f"{out}: {2 + status} of 4 lines are empty" in result.err

@@ -1,5 +1,6 @@
 """Files of statistics: all figures are those of the texts, can be checked by hand, and damage is told in a line."""
 
+import contextlib
 import gzip
 import hashlib
 import json
@@ -23,7 +24,6 @@ from phrase_rescore.evaluation.metrics import EvaluationSettings
 
 WORDS = ["le", "la", "chat", "Chien", "été", "l&apos;", "dort", "a", ",", "ici", "東京"]
 SAMPLES = ["--samples", "50"]
-AGAIN = "copy the file again, or write it again with evaluate --statistics"
 
 
 def text(path: Path, lines: Sequence[Sequence[str]]) -> str:
@@ -41,19 +41,23 @@ def changed(lines: list[list[str]], seed: int, share: float = 0.3) -> list[list[
     return [[rng.choice(WORDS) if rng.random() < share else word for word in line if rng.random() > 0.1] for line in lines]
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with references, one system of one run and one of three, all as text."""
-    monkeypatch.chdir(tmp_path)
+def make_texts(folder: Path) -> None:
+    """Write references, one system of one run and one of three."""
     reference = sentences(1, 25)
     reference[3] = []  # an empty segment
-    text(tmp_path / "ref", reference)
-    text(tmp_path / "ref2", changed(reference, 2))
-    text(tmp_path / "ref3", changed(reference, 3))
+    text(folder / "ref", reference)
+    text(folder / "ref2", changed(reference, 2))
+    text(folder / "ref3", changed(reference, 3))
     for seed, name in enumerate(("base", "one", "run1", "run2", "run3"), 10):
         lines = changed(reference, seed)
         lines[7] = []
-        text(tmp_path / name, lines)
+        text(folder / name, lines)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    make_texts(tmp_path)
     return tmp_path
 
 
@@ -182,61 +186,64 @@ def test_known_figures(run: Run, here: Path) -> None:
 
 
 def refused(run: Run, status: int, *args: str) -> str:
+    """What is wrong, as told in the one line of an error."""
     result = run("evaluate", "-q", *args)
-    assert (result.status, result.out) == (status, b"")
-    assert result.err.count("\n") == 1, result.err
-    return result.err.removeprefix("phrase-rescore: error: ").removesuffix("\n")
+    assert (result.status, result.out, result.err.count("\n")) == (status, b"", 1), result.err
+    return result.err.removeprefix("phrase-rescore: error: ")
 
 
-def test_only_one_output_can_be_written(run: Run, here: Path) -> None:
-    told = "--statistics is for one output; give one set with one system and one output"
-    for sets in ("--set a ref x=base y=one", "--set a ref x=base,one", "--set a ref x=base --set b ref x=one"):
-        assert refused(run, 2, *sets.split(), "--statistics", "new") == told
-        assert not Path("new").exists()
-    table = refused(run, 2, "--set", "a", "ref", "x=base", "--statistics", "-")
-    assert table == "--statistics - is standard output, which gets the table; name a file"
-    same = refused(run, 2, "--set", "a", "ref", "x=base", "--statistics", "base", "--overwrite")
-    assert same == "--set base and --statistics base are the same; name another for one of them"
+REFUSED = {  # arguments, status, and what the message names; base.gz and the others have statistics
+    "two systems": ("--set a ref x=base y=one --statistics new", 2, ["--statistics"]),
+    "two runs": ("--set a ref x=base,one --statistics new", 2, ["--statistics"]),
+    "two sets": ("--set a ref x=base --set b ref x=one --statistics new", 2, ["--statistics"]),
+    "standard output": ("--set a ref x=base --statistics -", 2, ["--statistics -"]),
+    "an input": ("--set a ref x=base --statistics base --overwrite", 2, ["--set base", "--statistics base"]),
+    "another reference": ("--set a ref2 x=base.gz", 1, ["base.gz: ", "ref2"]),
+    "references of two": ("--set a x=base.gz y=one.gz", 1, ["one.gz: ", "base.gz"]),
+    "a reference more": ("--set a x=base.gz,run1.gz", 1, ["run1.gz: ", "base.gz"]),
+    "another length": ("--set a short x=base.gz", 1, ["base.gz: 25 lines", "short has 1"]),
+    "text without a reference": ("--set a x=base", 2, ["'a' has no reference", "base"]),
+    "some text without a reference": ("--set a x=base.gz y=one", 2, ["'a' has no reference", "one"]),
+    "statistics as a reference": ("--set a base.gz x=one", 2, ["base.gz", "'a'"]),
+    "no counts of a metric": ("--set a x=two", 1, ["two: ", "TER", "--metrics bleu,chrf"]),
+    "detokenized": ("--set a x=fr", 1, ["fr: ", "--detokenize fr"]),
+    "not detokenized": ("--set a x=two --detokenize fr --metrics bleu", 1, ["two: ", "without --detokenize"]),
+    "lower case": ("--set a x=lc", 1, ["lc: ", "BLEU is nrefs:1|case:lc|", "case:mixed", "--lowercase"]),
+    "lower case, with a reference": ("--set a ref x=lc", 1, ["lc: ", "--lowercase"]),
+    "another tokenization": ("--set a x=lc --tokenize 13a --lowercase", 1, ["lc: ", "tok:13a", "--tokenize"]),
+}
 
 
-def test_references_and_texts(run: Run, here: Path) -> None:
-    write(run, "ref", "base")
-    write(run, "ref2", "one")
-    write(run, "ref,ref2", "run1")
-    other = "figures against different references cannot be compared"
-    for args, told in (
-        (["ref2", "x=base.gz"], f"base.gz: counted against other references than ref2; {other}"),
-        (["x=base.gz", "y=one.gz"], f"one.gz: counted against other references than those of base.gz; {other}"),
-        (["x=base.gz,run1.gz"], f"run1.gz: counted against other references than those of base.gz; {other}"),
-        (["short", "x=base.gz"], "base.gz: 25 lines where short has 1; outputs and references have a line for every segment,"),
-    ):
-        Path("short").write_text("a\n")
-        assert refused(run, 1, "--set", "test", *args).startswith(told)
-    usage = "a set is NAME REF SYSTEM=OUT …, say, --set dev dev.fr baseline=dev.out"
-    for args, told in (
-        (["x=base"], f"set 'test' has no reference, but base is text, not statistics; {usage}"),
-        (["x=base.gz", "y=one"], f"set 'test' has no reference, but one is text, not statistics; {usage}"),
-        (["base.gz", "x=one"], "base.gz has statistics, but is the reference of set 'test'; leave it out, or "),
-    ):
-        assert refused(run, 2, "--set", "test", *args).startswith(told)
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory, run: Run) -> Path:
+    """A folder with texts and their statistics."""
+    folder = tmp_path_factory.mktemp("statistics")
+    make_texts(folder)
+    (folder / "short").write_text("a\n")
+    with contextlib.chdir(folder):
+        write(run, "ref", "base")
+        write(run, "ref2", "one")
+        write(run, "ref,ref2", "run1")
+        write(run, "ref", "base", "--metrics", "bleu,chrf", to="two")
+        write(run, "ref", "base", "--detokenize", "fr", to="fr")
+        write(run, "ref", "base", "--lowercase", to="lc")
+    return folder
 
 
-def test_other_settings(run: Run, here: Path) -> None:
-    write(run, "ref", "base", "--metrics", "bleu,chrf", to="two")
-    told = refused(run, 1, "--set", "test", "x=two")
-    assert told == "two: has no counts for TER; evaluate with --metrics bleu,chrf, or write it again"
-    assert run("evaluate", "--set", "test", "x=two", "--metrics", "chrf").status == 0
-    write(run, "ref", "base", "--detokenize", "fr", to="fr")
-    told = refused(run, 1, "--set", "test", "x=fr")
-    assert told == "fr: counted on text detokenized for fr; evaluate with --detokenize fr"
-    told = refused(run, 1, "--set", "test", "x=two", "--detokenize", "fr", "--metrics", "bleu")
-    assert told == "two: counted on text that was not detokenized; evaluate without --detokenize"
-    write(run, "ref", "base", "--lowercase", to="lc")
-    for args in (["x=lc"], ["ref", "x=lc"], ["x=lc", "--tokenize", "13a", "--lowercase"]):
-        told = refused(run, 1, "--set", "test", *args)
-        assert told.startswith("lc: BLEU is nrefs:1|case:lc|eff:no|tok:none|smooth:exp|version:")
-        assert told.endswith("; give the same --tokenize and --lowercase")
-    assert run("evaluate", "--set", "test", "x=lc", "--metrics", "ter").status == 0, "TER never tells case"
+@pytest.mark.parametrize(("args", "status", "named"), REFUSED.values(), ids=REFUSED)
+def test_what_does_not_go_together(
+    run: Run, written: Path, monkeypatch: pytest.MonkeyPatch, args: str, status: int, named: list[str]
+) -> None:
+    monkeypatch.chdir(written)
+    told = refused(run, status, *args.split())
+    assert all(name in told for name in named), told
+    assert not Path("new").exists()
+
+
+@pytest.mark.parametrize("args", ["x=two --metrics chrf", "x=lc --metrics ter"])  # TER never tells case
+def test_what_is_not_asked_for_may_differ(run: Run, written: Path, monkeypatch: pytest.MonkeyPatch, args: str) -> None:
+    monkeypatch.chdir(written)
+    assert run("evaluate", "--set", "test", *args.split()).status == 0
 
 
 @pytest.mark.parametrize("program", ["sacrebleu", "sacremoses"])
@@ -255,20 +262,22 @@ def test_other_versions_are_allowed_and_said(run: Run, here: Path, program: str)
     assert (alone.status, alone.err) == (0, "")
 
 
-DAMAGE: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
-    "cut off": (lambda rows: rows[:10], "'8 of 25 segments'"),
+DAMAGE: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {  # how it is done, and what the message names, if it can
+    "cut off": (lambda rows: rows[:10], "8 of 25 segments"),
     "cut off after the first line": (lambda rows: rows[:1], ""),
-    "a line too many": (lambda rows: [*rows, rows[-1]], "'26 of 25 segments'"),
-    "a negative number": (lambda rows: replaced(rows, 5, 3, "-1"), "'line 5 is not"),
-    "too many matches": (lambda rows: replaced(rows, 5, 2, "99"), "'bleu.correct_1 is more than bleu.total_1'"),
+    "a line too many": (lambda rows: [*rows, rows[-1]], "26 of 25 segments"),
+    "a negative number": (lambda rows: replaced(rows, 5, 3, "-1"), "line 5"),
+    "too many matches": (lambda rows: replaced(rows, 5, 2, "99"), "bleu.correct_1 is more than bleu.total_1"),
     "a column too few": (lambda rows: [*rows[:4], rows[4].rpartition("\t")[0] + "\n", *rows[5:]], ""),
-    "columns in another order": (lambda rows: [rows[0], "\t".join(sorted(rows[1].split("\t"))), *rows[2:]], "'the second line"),
+    "columns in another order": (lambda rows: [rows[0], "\t".join(sorted(rows[1].split("\t"))), *rows[2:]], "second line"),
     "no JSON": (lambda rows: [rows[0][:90] + "\n", *rows[1:]], ""),
     "deep JSON": (lambda rows: [rows[0][:50] + "[" * 100_000 + "\n", *rows[1:]], ""),
     "more in the first line": (lambda rows: headed(rows, more=1), ""),
-    "no references": (lambda rows: headed(rows, references=0), "'the first line has"),
-    "no signatures": (lambda rows: headed(rows, signatures={}), "'the second line"),
-    "signatures of numbers": (lambda rows: headed(rows, signatures={"BLEU": 1}), "'the first line has"),
+    "no references": (lambda rows: headed(rows, references=0), "first line"),
+    "no signatures": (lambda rows: headed(rows, signatures={}), "second line"),
+    "signatures of numbers": (lambda rows: headed(rows, signatures={"BLEU": 1}), "first line"),
+    "an older version": (lambda rows: headed(rows, version=1), "version '1'"),
+    "a newer version": (lambda rows: headed(rows, version=3), "version '3'"),
 }  # fmt: skip
 
 
@@ -282,21 +291,17 @@ def headed(rows: list[str], **entries: object) -> list[str]:
     return [json.dumps({**json.loads(rows[0]), **entries}) + "\n", *rows[1:]]
 
 
-@pytest.mark.parametrize(("damage", "told"), DAMAGE.values(), ids=DAMAGE)
-def test_damage_is_one_line(run: Run, here: Path, damage: Callable[[list[str]], list[str]], told: str) -> None:
-    rows = [f"{line}\n" for line in lines_of(write(run, "ref", "base"))[:-1]]
-    Path("bad").write_text("".join(damage(rows)), "utf-8")
-    found = refused(run, 1, "--set", "test", "x=bad")
-    assert found.startswith(f"bad: damaged statistics{f' ({told}' if told else ''}")
-    assert found.endswith(f"; {AGAIN}")
-
-
-@pytest.mark.parametrize("version", [1, 3])
-def test_another_version_of_the_format(run: Run, here: Path, version: int) -> None:
-    rows = [f"{line}\n" for line in lines_of(write(run, "ref", "base"))[:-1]]
-    Path("newer").write_text("".join(headed(rows, version=version)), "utf-8")
-    told = f"newer: statistics in format version '{version}', not 2; write them again with this version's "
-    assert refused(run, 1, "--set", "test", "x=newer") == told + "evaluate --statistics"
+@pytest.mark.parametrize(("damage", "named"), DAMAGE.values(), ids=DAMAGE)
+def test_damage_is_one_line(
+    run: Run, written: Path, tmp_path: Path, damage: Callable[[list[str]], list[str]], named: str
+) -> None:
+    rows = [f"{line}\n" for line in lines_of(str(written / "base.gz"))[:-1]]
+    bad = tmp_path / "bad"
+    bad.write_text("".join(damage(rows)), "utf-8")
+    told = refused(run, 1, "--set", "test", f"x={bad}")
+    assert told.startswith(f"{bad}: ")
+    assert named in told
+    assert "evaluate --statistics" in told
 
 
 @pytest.fixture(scope="module")
