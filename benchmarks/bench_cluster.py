@@ -21,8 +21,8 @@ from dask_harness import Cluster
 from inputs import middle_rows, paper_model, table
 
 from phrase_rescore import annotate
-from phrase_rescore.annotation.pipeline import BLOCK_ROWS
-from phrase_rescore.annotation.run import AnnotateObserver
+from phrase_rescore.annotation.pipeline import CPU_BLOCK_ROWS
+from phrase_rescore.annotation.record import AnnotateObserver
 from phrase_rescore.rnn.checkpoint import save
 from phrase_rescore.runtime import usable_cores
 
@@ -96,7 +96,7 @@ def main() -> None:
         with open(folder / "table", "wb") as stream:
             for _ in range(-(-options.rows // len(rows))):
                 stream.write((folder / "scored").read_bytes())
-        for block_rows in (BLOCK_ROWS, 4 * BLOCK_ROWS):
+        for block_rows in (CPU_BLOCK_ROWS, 4 * CPU_BLOCK_ROWS):
             found[f"echo.{block_rows}"] = echo(folder, block_rows)
 
         local, outputs, ratios = f"local:{usable_cores()}", set[bytes](), list[float]()

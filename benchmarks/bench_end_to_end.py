@@ -22,7 +22,7 @@ from inputs import encode, middle_rows, paper_model, table
 
 from phrase_rescore import annotate
 from phrase_rescore.annotation.annotator import scorer_of
-from phrase_rescore.annotation.pipeline import BLOCK_ROWS
+from phrase_rescore.annotation.pipeline import CPU_BLOCK_ROWS
 from phrase_rescore.rnn.checkpoint import save
 from phrase_rescore.runtime import prepare, usable_cores
 
@@ -48,7 +48,7 @@ def main() -> None:
         alone, whole = [], []
         for _ in range(options.rounds):
             start = time.perf_counter()
-            ours(scorer, pairs, jobs, BLOCK_ROWS)
+            ours(scorer, pairs, jobs, CPU_BLOCK_ROWS)
             alone.append(len(rows) / (time.perf_counter() - start))
             start = time.perf_counter()
             annotate(source, model, out, jobs=jobs)

@@ -22,7 +22,7 @@ from macs import shared
 
 from phrase_rescore import annotate
 from phrase_rescore.annotation.pipeline import GPU_BLOCK_ROWS
-from phrase_rescore.annotation.run import AnnotateObserver
+from phrase_rescore.annotation.record import AnnotateObserver
 from phrase_rescore.data.pair_store import PairStore
 from phrase_rescore.files.inputs import open_input
 from phrase_rescore.rnn.checkpoint import save

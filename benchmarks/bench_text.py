@@ -21,7 +21,7 @@ from inputs import middle_rows, paper_model, table
 
 from phrase_rescore import annotate
 from phrase_rescore.annotation.annotator import scorer_of
-from phrase_rescore.annotation.pipeline import BLOCK_ROWS
+from phrase_rescore.annotation.pipeline import CPU_BLOCK_ROWS
 from phrase_rescore.files.inputs import open_input, read_blocks
 from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.moses.columns import ColumnFormat
@@ -52,7 +52,7 @@ def stages(folder: str, scorer: Scorer) -> dict[str, float]:
     """Microseconds a row of each stage."""
     took: dict[str, float] = {}
     with open_input(f"{folder}/table.gz") as stream:
-        took["decompress, cut into blocks"], blocks = seconds(lambda: list(read_blocks(stream, BLOCK_ROWS)))
+        took["decompress, cut into blocks"], blocks = seconds(lambda: list(read_blocks(stream, CPU_BLOCK_ROWS)))
     rows = 0
 
     def stage(name: str, function: Callable[[], Any]) -> Any:

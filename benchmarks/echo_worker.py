@@ -6,6 +6,7 @@ from typing import Any
 
 from phrase_rescore.annotation import cluster
 from phrase_rescore.annotation.annotator import ModelStatistics, Statistics
+from phrase_rescore.files.inputs import Block
 
 SECONDS = float(os.environ.get("SECONDS_A_BLOCK", "0"))
 COLUMNS = b"0" * 24  # bytes that two columns add to a row
@@ -17,10 +18,10 @@ class Echo:
     def __init__(self, given: Any) -> None:
         self._models = [ModelStatistics() for _ in given.models]
 
-    def __call__(self, number: int, first_row: int, data: bytes, scores: tuple[bytes, ...]) -> tuple[bytes, Statistics]:
+    def __call__(self, block: Block) -> tuple[bytes, Statistics]:
         time.sleep(SECONDS)
-        rows = data.count(b"\n")
-        return data + COLUMNS * rows, Statistics(rows, models=self._models)
+        rows = block.data.count(b"\n")
+        return block.data + COLUMNS * rows, Statistics(rows, models=self._models)
 
 
 def dask_setup(worker: Any) -> None:

@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from phrase_rescore.annotation.options import AnnotateOptions
-from phrase_rescore.annotation.pipeline import strip as strip_table
+from phrase_rescore.annotation.strip import strip as strip_table
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, RowError
 from phrase_rescore.files.paths import Path, beside, check_apart
 from phrase_rescore.lm.config import PRESETS as LM_PRESETS
@@ -28,8 +28,8 @@ from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 from phrase_rescore.training.config import AnySettings, Observer
 
 if TYPE_CHECKING:
-    from phrase_rescore.annotation.annotator import Statistics, Summary
-    from phrase_rescore.annotation.run import AnnotateObserver
+    from phrase_rescore.annotation.annotator import Statistics
+    from phrase_rescore.annotation.record import AnnotateObserver, Summary
     from phrase_rescore.evaluation.run import evaluate
     from phrase_rescore.info.ini import IniInfo
     from phrase_rescore.info.model import ModelInfo
@@ -54,8 +54,8 @@ __all__ = [
 ]  # fmt: skip
 
 _ELSEWHERE = {  # names that are used as they are, and their modules; what needs torch is imported when it is used
-    "AnnotateObserver": "annotation.run", "Hypothesis": "rnn.translator", "Model": "rnn.model",
-    "Statistics": "annotation.annotator", "Summary": "annotation.annotator", "TextModel": "lm.scorer", "embed": "queries.embed",
+    "AnnotateObserver": "annotation.record", "Hypothesis": "rnn.translator", "Model": "rnn.model",
+    "Statistics": "annotation.annotator", "Summary": "annotation.record", "TextModel": "lm.scorer", "embed": "queries.embed",
     "evaluate": "evaluation.run", "export_lm": "lm.nplm", "generate": "queries.generate", "load": "rnn.model",
     "load_lm": "lm.scorer", "moses_ini": "moses.rewrite_ini", "report": "report.run", "score": "queries.score",
     "score_lm": "queries.score",
@@ -158,7 +158,7 @@ def annotate(
     is complete. Raises TypeError for an unknown option, InputError, ModelError or OptionError, RescoreError if
     ``strict`` or ``expect_rows`` is not met.
     """
-    from phrase_rescore.annotation.run import AnnotateObserver
+    from phrase_rescore.annotation.record import AnnotateObserver
     from phrase_rescore.annotation.run import annotate as annotate_table
 
     written = {item.name: options.pop(item.name) for item in fields(ColumnFormat) if item.name in options}

@@ -58,7 +58,7 @@ LENGTHS = Whole(1, 10_000)  # words of a phrase
 JOBS, THREADS = Whole(1, 1024), Whole(1, 1024)
 WORKERS = Whole(1, 100_000)  # of a cluster that is started
 COLUMNS, REPLACED = Whole(1, 10_000), Whole(0, 10_000)  # score columns
-TABLE_ROWS, BLOCK_ROWS, SAMPLE_ROWS = Whole(0, 10**15), Whole(1, 10**9), Whole(100, 10**9)
+TABLE_ROWS, BLOCK_SIZES, SAMPLE_ROWS = Whole(0, 10**15), Whole(1, 10**9), Whole(100, 10**9)
 BYTES = Whole(1, 2**50)
 SECONDS = Range(0, 1e9, above=True)  # 31 years
 TOP_K, TEMPERATURES = Whole(1, 10**9), Range(0.01, 1e6)

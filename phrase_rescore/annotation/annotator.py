@@ -7,7 +7,6 @@ import functools
 import os
 import threading
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import add, ne
@@ -16,19 +15,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from phrase_rescore.annotation.options import AnnotateOptions
-from phrase_rescore.annotation.pipeline import FIT_ROWS, JUDGED_AHEAD
 from phrase_rescore.data.vocabulary import SIDES, UNK
 from phrase_rescore.errors import InputError, ModelError
 from phrase_rescore.files.inputs import Block
 from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.files.score_files import natural_log
-from phrase_rescore.messages import percent, share, shown
+from phrase_rescore.messages import shown
 from phrase_rescore.moses.columns import MAX_COUNT, MIN_LOG_P
 from phrase_rescore.moses.table import TableBlock, parse_block
 from phrase_rescore.nn.storage import CONFIG
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.scorer import Scorer
 from phrase_rescore.runtime import use_threads
+
+FIT_ROWS = 100_000  # rows whose words are counted to see whether model and table go together
 
 
 class ModelStatistics(NamedTuple):
@@ -142,18 +142,18 @@ class Annotator:
     gzip_level: str | None  # None: plain bytes
     devices: tuple[str, ...]  # blocks go to them in turn
 
-    def __call__(self, number: int, first_row: int, data: bytes, scores: tuple[bytes, ...]) -> tuple[bytes, Statistics]:
+    def __call__(self, block: Block) -> tuple[bytes, Statistics]:
         use_threads(self.options.threads)
-        scorers = [self._scorer(model, number) for model in self.models]
-        table = self._parse(Block(number, first_row, data))
+        scorers = [self._scorer(model, block.number) for model in self.models]
+        table = self.parse(block)
         if table.bad and not self.options.drops:
             line, _, error = table.bad[0]
             raise error.at(self.table, line)
         statistics = self._count(table)
         columns = [self._columns(scorer, table, statistics) for scorer in scorers]
-        for path, text in zip(self.options.scores, scores, strict=True):
+        for path, text in zip(self.options.scores, block.scores, strict=True):
             numbers = text.split(b"\n")
-            logs = (natural_log(path, line, numbers[line - first_row], self.options.log) for line in table.lines)
+            logs = (natural_log(path, line, numbers[line - block.first_row], self.options.log) for line in table.lines)
             columns.append(list(map(self.options.columns.given, logs)))
         statistics.small_batches = int(any(scorer.halved for scorer in scorers))
         appended = columns[0] if len(columns) == 1 else list(map(b"".join, zip(*columns, strict=True)))
@@ -162,16 +162,15 @@ class Annotator:
 
     def statistics_of(self, block: Block) -> Statistics:
         """Count what needs no model, its words first of all, of a block that an interrupted run has done."""
-        return self._count(self._parse(block))
+        return self._count(self.parse(block))
 
-    def refuse_swapped(self, blocks: Sequence[Block]) -> None:
-        """Raise InputError if these rows, the first ones, are of the direction other than a model's."""
-        rows = [row for block in blocks for row in block.rows()]
-        table = self._parse(Block(0, 1, b"\n".join(rows[:: max(1, len(rows) // JUDGED_AHEAD)])))
-        for model in self.models if table.src else ():
-            checkpoint_of(model.directory).refuse_swapped(self.table, table.src, table.tgt, model.directory)
+    def refuse_swapped(self, rows: TableBlock) -> None:
+        """Raise InputError if these rows are of the direction other than a model's."""
+        for model in self.models if rows.src else ():
+            checkpoint_of(model.directory).refuse_swapped(self.table, rows.src, rows.tgt, model.directory)
 
-    def _parse(self, block: Block) -> TableBlock:
+    def parse(self, block: Block) -> TableBlock:
+        """Cut and check the rows of a block; bad ones are returned apart."""
         factors = {checkpoint_of(model.directory).factors for model in self.models}
         return parse_block(block, self.n_scores, self.options.fix_blanks, factors)
 
@@ -210,46 +209,3 @@ class Annotator:
         clamped = (log_p < MIN_LOG_P, counted > MAX_COUNT) if form.scale == "exp" else ()
         statistics.models.append(ModelStatistics(*(int(numbers.sum()) for numbers in (*unknown, *clamped))))
         return form.columns(log_p, counted.tolist())
-
-
-@dataclass
-class Summary:
-    """What a run did."""
-
-    models: tuple[SignedModel, ...]
-    statistics: Statistics = field(default_factory=Statistics)
-    replaced: str = ""  # columns that are not there any more
-    how: str = ""  # it was computed
-    seconds: float = 0.0
-    warnings: list[str] = field(default_factory=list)
-    dropped: str = ""  # how many rows, where they are kept, the first lines
-    changes: list[str] = field(default_factory=list)  # of options, since an interrupted run began
-
-    def prefix(self, model: SignedModel) -> str:
-        """Return how messages name a model; '' if there is one."""
-        return f"{model.directory}: " if len(self.models) > 1 else ""
-
-    def lines(self) -> list[str]:
-        """Return the closing report, line by line, without the ``warnings``."""
-        s = self.statistics
-        rate = s.rows / self.seconds if self.seconds else 0.0
-        lines = [f"{s.rows:,} rows of {s.sources:,} sources in {self.seconds:.1f} s, {rate:,.0f} rows/s"]
-        for model, of_model in zip(self.models, s.models, strict=False):  # no row, no numbers
-            prefix = self.prefix(model)
-            of_tgt, of_src = share(of_model.tgt_unknown, s.tgt_words), share(of_model.src_unknown, s.src_words)
-            unknown = f"{of_model.tgt_unknown:,} of the target ({percent(of_tgt, 2)})"
-            lines.append(f"{prefix}unknown words: {unknown}, {of_model.src_unknown:,} of the source ({percent(of_src, 2)})")
-            if of_model.clamped_scores:
-                lines.append(f"{prefix}clamped: {of_model.clamped_scores:,} scores below 1.2e-38 (log -87.3)")
-            if of_model.clamped_counts:
-                lines.append(f"{prefix}clamped: {of_model.clamped_counts:,} unknown-word counts above 88")
-        if s.irregular_blanks:
-            hint = "CreateProbingPT misreads them; --fix-blanks writes single blanks"
-            lines.append(f"doubled blanks or tabs in the scores of {s.irregular_blanks:,} rows ({hint})")
-        if self.replaced:
-            lines.append(f"replaced: {self.replaced}")
-        if self.dropped:
-            lines.append(self.dropped)
-        if self.models:
-            lines.append(f"scored {self.how}")
-        return [*lines, *self.changes, *(f"model: {model.signature}" for model in self.models)]

@@ -61,7 +61,7 @@ def introduce(models: tuple[SignedModel, ...], dask_worker: Any) -> WorkerState:
     return WorkerState(__version__, torch.__version__, torch.cuda.is_available(), lacks)
 
 
-def score(annotator: Annotator, version: str, *block: Any) -> tuple[bytes, Statistics]:
+def score(annotator: Annotator, version: str, block: Block) -> tuple[bytes, Statistics]:
     """Annotate a block, on a worker. Raises RescoreError if this worker, which may have come late, lacks something."""
     worker = get_worker()
     if version != __version__:
@@ -71,7 +71,7 @@ def score(annotator: Annotator, version: str, *block: Any) -> tuple[bytes, Stati
         for device in annotator.devices:
             resolve_device(device)
         with no_cycle_collection():
-            return replace(annotator, models=tuple(_found(model, worker) for model in annotator.models))(*block)
+            return replace(annotator, models=tuple(_found(model, worker) for model in annotator.models))(block)
     except (MemoryError, RuntimeError, OSError) as error:
         if not lacks_memory(error) and not isinstance(error, OSError):
             raise
@@ -153,12 +153,12 @@ class Cluster:
             self.watch()
         return max(2 * self._cores, min(16 * self._cores, 1024)) + 2
 
-    def submit(self, function: Any, /, *block: Any) -> Scoring:
+    def submit(self, function: Any, block: Block, /) -> Scoring:
         """Have a block annotated by a worker."""
         annotator = replace(function, models=self._models)
         # so often a block is tried again that a worker failed at; how many may die of one is Dask's allowed-failures
-        future = self._client.submit(score, annotator, __version__, *block, retries=3, pure=False)
-        self.in_work.append(Scoring(self, Block(*block), annotator.table, future))
+        future = self._client.submit(score, annotator, __version__, block, retries=3, pure=False)
+        self.in_work.append(Scoring(self, block, annotator.table, future))
         return self.in_work[-1]
 
     @property

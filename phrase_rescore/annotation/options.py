@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from phrase_rescore.annotation.pipeline import GZIP_LEVEL
-from phrase_rescore.files.outputs import GZIP_LEVELS
+from phrase_rescore.files.outputs import GZIP_LEVEL, GZIP_LEVELS
 from phrase_rescore.moses.columns import ColumnFormat
-from phrase_rescore.ranges import BLOCK_ROWS, JOBS, THREADS, Checked, Words, ranged
+from phrase_rescore.ranges import BLOCK_SIZES, JOBS, THREADS, Checked, Words, ranged
 from phrase_rescore.runtime import PRECISIONS
 
 
@@ -22,7 +21,7 @@ class AnnotateOptions(Checked):
     expect_rows: int | str | None = None  # or a file that has as many
     strict: bool = False
     resume: bool = False
-    block_rows: int | None = ranged(None, BLOCK_ROWS)
+    block_rows: int | None = ranged(None, BLOCK_SIZES)
     gzip_level: str = ranged(GZIP_LEVEL, GZIP_LEVELS)
     jobs: int | None = ranged(None, JOBS)  # blocks in work at a time
     threads: int = ranged(1, THREADS)  # cores on each

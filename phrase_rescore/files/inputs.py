@@ -11,6 +11,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, cast
 
 import zstandard
@@ -188,6 +189,30 @@ def read_blocks(stream: io.BufferedReader, rows: int) -> Iterator[Block]:
         n, size = n + newlines, size + len(chunk) - start
     if size:
         yield Block(number, first_row, b"".join(parts))
+
+
+def look_ahead(blocks: Iterator[Block], rows: int) -> tuple[list[bytes], Iterator[Block]]:
+    """Return the first rows, so many or some megabytes and to the end of a block, without newlines, and all blocks.
+
+    An error of a later block comes when the blocks before it are taken.
+    """
+    ahead, size, rest = list[Block](), 0, blocks
+    try:
+        for block in blocks:
+            ahead.append(block)
+            size += len(block.data)
+            if block.first_row + block.n_rows > rows or size > BLOCK_BYTES:
+                break
+    except InputError as error:
+        if not ahead:
+            raise
+        rest = _failing(error)
+    return [row for block in ahead for row in block.rows()], chain(ahead, rest)
+
+
+def _failing(error: InputError) -> Iterator[Block]:
+    raise error
+    yield
 
 
 def count_rows(path: str) -> int:

@@ -22,6 +22,7 @@ from phrase_rescore.files.paths import followed, is_stream, names_around, older_
 from phrase_rescore.ranges import Words
 
 GZIP_LEVELS = Words(("fast", *"123456789"))
+GZIP_LEVEL = "6"  # unless another is asked for
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".lz4")  # endings of names
 
 
@@ -38,6 +39,11 @@ def asks_for_gzip(out: str, readers: str, read_gzip: bool = True) -> bool:
     if out.endswith(_COMPRESSED) and not (is_gzip and read_gzip):
         raise OptionError(f"cannot write {out}: {readers}")
     return is_gzip
+
+
+def gzip_level_of(out: str, level: str = GZIP_LEVEL) -> str | None:
+    """Return the level of a table's file, None for a plain one. Raises OptionError for formats that Moses does not read."""
+    return level if asks_for_gzip(out, "Moses loads plain tables and .gz") else None
 
 
 def sync(path: str) -> None:

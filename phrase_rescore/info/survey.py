@@ -12,20 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.data.sampling import DistinctSample
-from phrase_rescore.errors import InputError, RowError
-from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
+from phrase_rescore.errors import RowError
+from phrase_rescore.files.inputs import display_name, open_input, read_blocks
 from phrase_rescore.info.faults import BAR, REFUSED, harmless_tail, row_faults, tail_faults, value_faults
 from phrase_rescore.moses.columns import JUDGED_ROWS, looks_annotated
 from phrase_rescore.moses.file_kinds import DESCRIBED, check_kind
 from phrase_rescore.moses.table import (
-    BLOCK_ROWS,
+    READ_ROWS,
     SEPARATOR,
     cut_rows,
-    parse_block,
+    first_row,
     parse_row,
     score_values,
     split_fields,
-    valid_rows,
+    valid_scores,
 )
 from phrase_rescore.progress import Progress, silent
 from phrase_rescore.runtime import no_cycle_collection
@@ -187,16 +187,14 @@ def survey_table(table: str, on_read: Progress | None = None, on_rows: Progress 
     """
     name = display_name(table)
     with no_cycle_collection(), open_input(table, on_read) as stream:
-        blocks = read_blocks(stream, BLOCK_ROWS)
+        blocks = read_blocks(stream, READ_ROWS)
         first = list(islice(blocks, 1))
         rows = first[0].rows() if first else []
         check_kind(name, rows, DESCRIBED)
-        valid = next(valid_rows(rows), None)
-        if valid is None:
-            raise InputError(name, f"no valid row in its first {len(rows):,}", f"pass {DESCRIBED.what}")
+        valid = first_row(name, rows, drops=True)
         n_fields = len(split_fields(SEPARATOR.join(valid.fields)))
-        judged = parse_block(Block(0, 1, b"\n".join(rows[:JUDGED_ROWS])), valid.n_scores).values(valid.n_scores)
-        survey = Survey(valid.n_scores, n_fields, name, looks_annotated(judged))
+        annotated = looks_annotated(valid_scores(rows[:JUDGED_ROWS], valid.n_scores))
+        survey = Survey(valid.n_scores, n_fields, name, annotated)
         for block in chain(first, blocks):
             survey.add(block.first_row, block.data)
             on_rows(survey.rows)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from phrase_rescore.errors import RowError
+from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
 from phrase_rescore.messages import counted, shown
 from phrase_rescore.progress import Progress
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Factors = tuple[int | None, int | None]  # of source and target: 0, 1, …; None: words are whole tokens
 WHOLE: Factors = (None, None)
 
-BLOCK_ROWS = 16384
+READ_ROWS = 16384  # parsed at a time by those who read a table from end to end
 SEPARATOR = b"|||"
 BLANKS = b" \t"
 BLANKS_AND_CR = b" \t\r"
@@ -174,6 +174,17 @@ def valid_rows(rows: Iterable[bytes]) -> Iterator[TableRow]:
             continue
 
 
+def first_row(table: str, rows: Sequence[bytes], drops: bool = False) -> TableRow:
+    """Return the first of the first rows of a table, or, if bad ones are dropped, the first valid one. Raises InputError."""
+    for row in rows:
+        try:
+            return parse_row(row)
+        except RowError as error:
+            if not drops:
+                raise error.at(table, 1) from None
+    raise InputError(table, f"no valid row among its first {len(rows):,}", "pass a phrase table")
+
+
 @functools.lru_cache
 def plain_row(n_scores: int) -> re.Pattern[bytes]:
     """Make the expression of a valid row of ``n_scores`` scores as Moses writes it, with its newline; or else of any row.
@@ -234,6 +245,11 @@ def score_values(fields: Sequence[bytes], n_scores: int) -> NDArray[np.float64]:
     return np.fromstring(b" ".join(fields), np.float64, sep=" ").reshape(len(fields), n_scores)
 
 
+def valid_scores(rows: Sequence[bytes], n_scores: int) -> NDArray[np.float64]:
+    """Read the scores of those rows that are valid: (valid rows, n_scores)."""
+    return parse_block(Block(0, 1, b"\n".join(rows)), n_scores).values(n_scores)
+
+
 @dataclass
 class TableBlock:
     """The valid rows of a block, as columns of one length."""
@@ -285,9 +301,7 @@ def parse_block(block: Block, n_scores: int, fix_blanks: bool = False, factors: 
     return table
 
 
-def read_table(
-    table: str, n_scores: int, on_read: Progress | None = None, block_rows: int = BLOCK_ROWS
-) -> Iterator[TableBlock]:
+def read_table(table: str, n_scores: int, on_read: Progress | None = None, block_rows: int = READ_ROWS) -> Iterator[TableBlock]:
     """Yield the blocks of a table. Raises InputError for a bad row and for a file that cannot be read."""
     with open_input(table, on_read) as stream:
         for block in read_blocks(stream, block_rows):

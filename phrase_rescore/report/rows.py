@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from phrase_rescore.data.sampling import hashes
 from phrase_rescore.data.vocabulary import SIDES, Vocabulary, refuse_swapped
 from phrase_rescore.moses.columns import ScoreColumn, TableColumns
-from phrase_rescore.moses.table import BLOCK_ROWS, TableBlock, read_table, select_factor
+from phrase_rescore.moses.table import READ_ROWS, TableBlock, read_table, select_factor
 from phrase_rescore.progress import Progress
 from phrase_rescore.rnn.checkpoint import Checkpoint
 
@@ -116,7 +116,7 @@ class TableReader:
         self._limit = np.uint64(2**64 - 1)  # the largest hash of a source of the sample
         self._last = b""  # source
 
-    def read(self, on_read: Progress | None = None, block_rows: int = BLOCK_ROWS) -> SampleRows:
+    def read(self, on_read: Progress | None = None, block_rows: int = READ_ROWS) -> SampleRows:
         """Read the table and return the sample. Raises InputError for a bad row and for a file that cannot be read."""
         src, tgt = self.sides
         for number, rows in enumerate(read_table(self.table, len(self.columns), on_read, block_rows)):

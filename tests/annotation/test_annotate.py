@@ -375,7 +375,7 @@ def test_no_other_file_goes_where_nothing_is_dropped(run: Run, model_dir: str, t
 
 @pytest.mark.parametrize(
     ("content", "drop", "found"),
-    [(b"", "fail", "is empty"), (b"", "drop", "is empty"), (b"bad ||| 1\n" * 2, "drop", "no valid row in it")],
+    [(b"", "fail", "is empty"), (b"", "drop", "is empty"), (b"bad ||| 1\n" * 2, "drop", "no valid row among its first 2")],
 )
 def test_tables_without_a_row(run: Run, model_dir: str, tmp_path: Path, content: bytes, drop: str, found: str) -> None:
     for data in (content, gzip.compress(content)):
@@ -643,7 +643,7 @@ def test_a_swapped_table_is_refused(run: Run, model_dir: str, tmp_path: Path, co
 @pytest.mark.usefixtures("four_rows_judged")
 def test_a_swapped_table_is_refused_late(run: Run, model_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where its first rows tell nothing, the words of the first 100,000 do."""
-    monkeypatch.setattr("phrase_rescore.annotation.pipeline.AHEAD_ROWS", 2)
+    monkeypatch.setattr("phrase_rescore.annotation.run.AHEAD_ROWS", 2)
     content = b"! ||| ! ||| 1 1 1 1\n" * 2 + SWAPPED + b"bad\n"
     result = run("annotate", "-", "-m", model_dir, "--block-size", 1, "--jobs", 1, stdin=content)
     assert "source and target seem swapped" in result.err
@@ -689,7 +689,7 @@ def test_strict_makes_it_an_error(run: Run, model_dir: str, tmp_path: Path) -> N
 def four_rows_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instead of 100,000."""
     monkeypatch.setattr("phrase_rescore.annotation.annotator.FIT_ROWS", 4)
-    monkeypatch.setattr("phrase_rescore.annotation.pipeline.FIT_ROWS", 4)
+    monkeypatch.setattr("phrase_rescore.annotation.record.FIT_ROWS", 4)
 
 
 @pytest.mark.usefixtures("four_rows_judged")

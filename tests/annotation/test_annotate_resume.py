@@ -16,7 +16,7 @@ from system_calls import available
 
 from phrase_rescore import annotate
 from phrase_rescore.annotation.annotator import Statistics
-from phrase_rescore.annotation.run import AnnotateObserver, _Run
+from phrase_rescore.annotation.record import AnnotateObserver
 from phrase_rescore.files import row_outputs
 from phrase_rescore.files.outputs import PartialFile
 from phrase_rescore.files.row_outputs import DroppedRows, ResumableOutput
@@ -242,7 +242,7 @@ def interrupt_at(
 @pytest.mark.parametrize(
     ("owner", "method"),
     [
-        (_Run, "add"), (ResumableOutput, "write"), (DroppedRows, "add"), (PartialFile, "write"),
+        (ResumableOutput, "write"), (ResumableOutput, "commit"), (DroppedRows, "add"), (PartialFile, "write"),
         (Statistics, "__iadd__"),
         (PartialFile, "sync"), (PartialFile, "publish"), (PartialFile, "close"),
     ],
@@ -404,7 +404,7 @@ def test_unknown_words_are_accepted_when_the_run_goes_on(
 def test_strictness_may_change(run: Run, table: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Words that do not fit, found by an earlier run, are an error for one that is strict; and a warning again for others."""
     keeps_blocks(monkeypatch)
-    monkeypatch.setattr("phrase_rescore.annotation.pipeline.FIT_ROWS", 30)
+    monkeypatch.setattr("phrase_rescore.annotation.record.FIT_ROWS", 30)
     rows = b"".join(b"wholly %d ||| unbekannt ||| 0.5 1 ||| 0-0 ||| 1 1 1\n" % i for i in range(100))
     table.write_bytes(rows + b"bad\n")
     out, command = table.parent / "out", ("annotate", table, "-m", model_dir, "--block-size", 10, "--resume", "-o")

@@ -15,7 +15,7 @@ from conftest import Run
 from dask_harness import Cluster, Line, broken_copy, cluster, wait_for
 
 from phrase_rescore import annotate
-from phrase_rescore.annotation.run import AnnotateObserver
+from phrase_rescore.annotation.record import AnnotateObserver
 from phrase_rescore.errors import OptionError, RescoreError
 
 pytestmark = [

@@ -13,7 +13,8 @@ from conftest import Run
 
 from phrase_rescore import annotate
 from phrase_rescore.annotation import pipeline
-from phrase_rescore.annotation.run import AnnotateObserver
+from phrase_rescore.annotation import run as annotation_run
+from phrase_rescore.annotation.record import AnnotateObserver
 from phrase_rescore.errors import RescoreError
 
 ROW = b"s%d ||| t%d ||| 0.5 0.25 1 1 ||| 0-0 ||| 1 1 1 ||| |||\n"
@@ -22,7 +23,7 @@ ROW = b"s%d ||| t%d ||| 0.5 0.25 1 1 ||| 0-0 ||| 1 1 1 ||| |||\n"
 @pytest.fixture
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(pipeline, "THREADS_UP_TO", 1)
-    monkeypatch.setattr(pipeline, "AHEAD_ROWS", 10)
+    monkeypatch.setattr(annotation_run, "AHEAD_ROWS", 10)
     path = tmp_path / "table"
     path.write_bytes(b"".join(ROW % (i % 7, i % 5) for i in range(120)))
     return path
@@ -32,11 +33,11 @@ def test_processes_give_the_bytes_of_threads(run: Run, model_dir: str, table: Pa
     arguments = ("annotate", table, "-m", model_dir, "--block-size", 10, "--jobs", 2)
     many = run(*arguments)
     assert "2 x 1 processes" in many.err
-    monkeypatch.setattr(pipeline, "AHEAD_ROWS", 1000)
+    monkeypatch.setattr(annotation_run, "AHEAD_ROWS", 1000)
     small = run(*arguments)
     assert "2 x 1 threads" in small.err, "no process is worth starting for a small table"
     assert many.out == small.out
-    monkeypatch.setattr(pipeline, "AHEAD_ROWS", 10)
+    monkeypatch.setattr(annotation_run, "AHEAD_ROWS", 10)
     with table.open("ab") as stream:
         stream.write(b"a ||| b ||| 1\n")
     bad = run(*arguments)
@@ -62,7 +63,8 @@ def test_processes_end_with_the_command(model_dir: str, table: Path, tmp_path: P
     script.write_text(f"""
 import multiprocessing, os, signal, sys
 from phrase_rescore.annotation import pipeline
-from phrase_rescore.annotation.run import AnnotateObserver
+from phrase_rescore.annotation import run as annotation_run
+from phrase_rescore.annotation.record import AnnotateObserver
 from phrase_rescore import annotate
 
 def kill(_):
@@ -71,7 +73,7 @@ def kill(_):
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
-    pipeline.THREADS_UP_TO, pipeline.AHEAD_ROWS = 1, 10
+    pipeline.THREADS_UP_TO, annotation_run.AHEAD_ROWS = 1, 10
     annotate(*sys.argv[1:], observer=AnnotateObserver(on_block=kill), block_rows=10, jobs=2)
 """)
     command = [sys.executable, script, table, model_dir, tmp_path / "out"]

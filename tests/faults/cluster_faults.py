@@ -23,7 +23,7 @@ from dask_harness import Cluster, Line, broken_copy
 from small_models import small_checkpoint
 
 from phrase_rescore import RescoreError, annotate
-from phrase_rescore.annotation.run import AnnotateObserver
+from phrase_rescore.annotation.record import AnnotateObserver
 from phrase_rescore.rnn.checkpoint import save
 
 ROWS, BLOCK, DELAY = 400, 10, 0.05

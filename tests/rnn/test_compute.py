@@ -12,8 +12,7 @@ from conftest import SOURCE_WORDS, TARGET_WORDS, Run
 from small_models import encoded, random_pairs, small_checkpoint
 from structures import every_structure
 
-from phrase_rescore.annotation import annotator
-from phrase_rescore.annotation import run as annotation_run
+from phrase_rescore.annotation import annotator, pipeline
 from phrase_rescore.annotation.annotator import scorer_of
 from phrase_rescore.rnn import scorer
 from phrase_rescore.rnn.scorer import PhraseEncoder, Scorer
@@ -45,7 +44,7 @@ def test_devices_share_the_blocks_in_turn(run: Run, model_dir: str, table: Path,
         return scorer_of(model_dir, device, precision)
 
     monkeypatch.setattr(annotator, "scorer_of", scorer)
-    monkeypatch.setattr(annotation_run, "resolve_devices", lambda names: ("cpu", "cpu:0"))
+    monkeypatch.setattr(pipeline, "resolve_devices", lambda names: ("cpu", "cpu:0"))
     shared = run(*arguments, "--device", "cuda:0,cuda:1", "--jobs", 2)
     assert shared.out == alone.out
     assert sorted(asked) == ["cpu"] * 6 + ["cpu:0"] * 6
@@ -98,7 +97,7 @@ def test_the_summary_tells_of_smaller_batches(run: Run, make_model, table: Path,
 
 
 def test_cores_are_never_shared_by_more_threads(run: Run, model_dir: str, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(annotation_run, "usable_cores", lambda: 4)
+    monkeypatch.setattr(pipeline, "usable_cores", lambda: 4)
     result = run("annotate", table, "-m", model_dir, "--jobs", 3, "--threads", 2)
     assert result.status == 2
     assert "--jobs 3 with --threads 2 needs 6 cores; this process may use 4" in result.err

@@ -56,12 +56,12 @@ class Annotator:
     def __init__(self, annotator: Any) -> None:
         self._annotator = annotator
 
-    def __call__(self, number: int, *block: Any) -> Any:
+    def __call__(self, block: Any) -> Any:
         time.sleep(DELAY)
-        if os.environ.get("POISON") == str(number):
+        if os.environ.get("POISON") == str(block.number):
             happen("killed")
         happen(take())
-        return self._annotator(number, *block)
+        return self._annotator(block)
 
 
 true_replace, true_checkpoint_of = cluster.replace, cluster.checkpoint_of
