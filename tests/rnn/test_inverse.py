@@ -118,11 +118,9 @@ def test_several_models_each_add_their_columns(run: Run, model_dir: str, inverse
         scores_of(scorer, [(b"the house", b"das haus"), (b"the zzz", b"haus")]), abs=1e-6
     )
     described = json.loads((tmp_path / "columns").read_text())["columns"]
-    assert [(c["column"], c["feature"]) for c in described] == [
-        (3, "log_prob"), (4, "unknown_words"), (5, "log_prob"), (6, "unknown_words")
-    ]  # fmt: skip
-    assert "p(source | target)" in described[2]["unit"]
-    assert described[3]["unit"] == "exp of the number of source words unknown to the model"
+    assert [(c["column"], c["kind"]) for c in described] == [(3, "score"), (4, "count"), (5, "score"), (6, "count")]
+    assert [c["predicts"] for c in described[::2]] == ["target", "source"]
+    assert [c["side"] for c in described[1::2]] == ["target", "source"]
     assert both.err.count("phrase-rescore: model: rnn-encoder-decoder|") == 2
 
 
