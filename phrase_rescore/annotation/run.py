@@ -17,7 +17,7 @@ from phrase_rescore.annotation.record import AnnotateObserver, Record, Summary
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.inputs import BLOCK_BYTES, Block, count_rows, display_name, look_ahead, open_input, read_blocks
 from phrase_rescore.files.outputs import atomic_output, gzip_level_of
-from phrase_rescore.files.paths import check_apart, check_one_stream, files_of, is_stream, partial_of
+from phrase_rescore.files.paths import check_apart, files_of, is_stream, partial_of
 from phrase_rescore.files.row_outputs import ResumableOutput, RowOutput, row_output
 from phrase_rescore.files.score_files import ScoreFiles
 from phrase_rescore.moses.columns import ScoreColumn, TableColumns
@@ -85,7 +85,6 @@ def _requested(table: str, model_dirs: Sequence[str], out: str, options: Annotat
         raise OptionError("nothing to append; name a model with -m, or a file with --scores")
     if options.log and not options.scores:
         raise OptionError("--log says that --scores has logarithms; to choose what is written use --scale")
-    check_one_stream(table, *options.scores)
     if len(set(map(os.path.realpath, model_dirs))) < len(model_dirs):
         raise OptionError("-m names the same model twice; name it once")
     expected = _expected_rows(options.expect_rows)

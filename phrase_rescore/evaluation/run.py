@@ -21,7 +21,7 @@ from phrase_rescore.evaluation.metrics import EvaluationSettings, Metric, Segmen
 from phrase_rescore.evaluation.sets import ReadSet
 from phrase_rescore.evaluation.significance import Noise, bootstrap_p_values, pooled, randomization_p_values
 from phrase_rescore.files.inputs import display_name
-from phrase_rescore.files.paths import Path, check_apart, check_one_stream
+from phrase_rescore.files.paths import Path, check_apart
 from phrase_rescore.messages import shown
 from phrase_rescore.moses.tokenizer import check_language
 
@@ -157,7 +157,8 @@ def evaluate(
     source = None if source is None else os.fspath(source)
     systems = tuple(dict.fromkeys(chain.from_iterable(files.systems for files in sets)))
     baseline = settings.baseline or systems[0]
-    check_one_stream(*(path for files in sets for path in files.paths()), source)
+    read_paths = [("--set", path) for files in sets for path in files.paths()]
+    check_apart([*read_paths, ("--source", source)], [("--statistics", None if statistics is None else os.fspath(statistics))])
     _check(sets, settings, systems, baseline)
     if statistics is not None:
         _check_statistics(sets, os.fspath(statistics))
@@ -194,7 +195,6 @@ def _check_statistics(sets: Sequence[SetFiles], statistics: str) -> None:
         raise OptionError("--statistics - is standard output, which gets the table; name a file")
     if [len(runs) for files in sets for runs in files.systems.values()] != [1]:
         raise OptionError("--statistics is for one output; give one set with one system and one output")
-    check_apart([("--set", path) for path in sets[0].paths()], [("--statistics", statistics)])
 
 
 def _warnings(read: Iterable[ReadSet]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from phrase_rescore.messages import printable
 Path = str | os.PathLike[str]
 _DESCRIPTOR = re.compile(r"/dev/fd/\d+|/proc/(?:self|thread-self|\d+)/fd/\d+|/dev/std(?:in|out|err)")
 
-Named = tuple[str, str]  # what messages call a path, as -o or TABLE, and the path
+Named = tuple[str, str | None]  # what messages call a path, as -o or TABLE, and the path, if it is given
 
 
 def followed(path: str) -> Iterator[str]:
@@ -34,12 +34,6 @@ def is_stream(path: str) -> bool:
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
-def check_one_stream(*inputs: str | None) -> None:
-    """Raise OptionError if more than one input is standard input."""
-    if inputs.count("-") > 1:
-        raise OptionError("two inputs are '-', standard input; name a file for one of them")
-
-
 def partial_of(path: str, hidden: bool = True) -> str:
     """Return where the bytes of a file stand until they are complete: ``.NAME.partial`` or ``NAME.partial`` beside it."""
     directory, name = os.path.split(os.path.realpath(path))
@@ -49,24 +43,34 @@ def partial_of(path: str, hidden: bool = True) -> str:
 def check_apart(reads: Iterable[Named], writes: Iterable[Named], replaced: Iterable[Named] = ()) -> None:
     """Raise OptionError if what is written would destroy what is read, or be destroyed itself, before anything is touched.
 
-    No file that is written may also be read, or be written twice; its partial neither. Nothing may be inside a directory that
-    is ``replaced`` as a whole. Links and other spellings of a path are seen through.
+    Standard input is read once. No file that is written may also be read, or be written twice; its partial neither. Nothing
+    may be inside a directory that is ``replaced`` as a whole. Links and other spellings of a path are seen through.
     """
-    inputs, directories, outputs = list(reads), list(replaced), list[Named]()
-    for name, path in writes:
-        outputs.append((name, path))
-        if not is_stream(path):
-            outputs.append((f"the partial of {name}", partial_of(path)))
+    inputs, written, directories = (
+        [(name, path) for name, path in paths if path is not None] for paths in (reads, writes, replaced)
+    )
+    streams = [name for name, path in inputs if path == "-"]
+    if len(streams) > 1:
+        raise OptionError(f"{streams[0]} and {streams[1]} are both '-', standard input; name a file for one of them")
+    partials = [(f"the partial of {name}", partial_of(path)) for name, path in written if not is_stream(path)]
+    _check_distinct(inputs, [*written, *partials, *directories])
+    _check_outside(directories, [*inputs, *written, *directories])
+
+
+def _check_distinct(inputs: list[tuple[str, str]], outputs: list[tuple[str, str]]) -> None:
+    """Raise OptionError if an output is an input or another output."""
     taken = {_identity(path, written=False): (name, path) for name, path in reversed(inputs)}
-    for name, path in (*outputs, *directories):
+    for name, path in outputs:
         identity = _identity(path, written=True)
-        if identity is None:
-            continue
-        if identity in taken:
+        if identity is not None and identity in taken:
             raise OptionError(f"{_shown(*taken[identity])} and {_shown(name, path)} are the same; name another for one of them")
         taken[identity] = name, path
+
+
+def _check_outside(directories: list[tuple[str, str]], paths: list[tuple[str, str]]) -> None:
+    """Raise OptionError if a path is inside one of the directories, which are replaced."""
     for outer in directories:
-        for inner in (*inputs, *outputs, *directories):
+        for inner in paths:
             if _is_inside(inner[1], outer[1]):
                 found = f"{_shown(*inner)} is inside {_shown(*outer)}, which is replaced as a whole"
                 raise OptionError(f"{found}; name another for one of them")
@@ -76,7 +80,7 @@ def _shown(name: str, path: str) -> str:
     return f"{name} {printable(os.fsencode(path), 1000)}"
 
 
-def files_of(name: str, model_dir: str) -> list[Named]:
+def files_of(name: str, model_dir: str) -> list[tuple[str, str]]:
     """List the files of a model directory, which are read: for ``check_apart``."""
     paths = [os.path.join(model_dir, file) for file in os.listdir(model_dir)] if os.path.isdir(model_dir) else []
     return [(f"a file of {name}", path) for path in paths if os.path.isfile(path)]

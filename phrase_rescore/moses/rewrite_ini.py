@@ -9,7 +9,7 @@ from typing import TypeVar
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import display_name, open_plain, read_rows
 from phrase_rescore.files.outputs import atomic_output
-from phrase_rescore.files.paths import Path
+from phrase_rescore.files.paths import Path, check_apart
 from phrase_rescore.messages import counted, printable, shown
 from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns, check_compression
 from phrase_rescore.moses.ini import BINARIZED_TABLES, GROUP, Feature, Ini
@@ -217,8 +217,7 @@ def moses_ini(
         raise OptionError(f"{given[0]} is for a phrase table; name it with --table")
     if table == "-" and path is None:
         raise OptionError("--table - has no name to write into the ini; give it with --path")
-    if ini == table == "-":
-        raise OptionError("ini and table are both '-', standard input; name a file for one of them")
+    check_apart([("INI", ini), ("--table", table)], [])
     edited, said = Ini.read(ini), list[str]()
     if table is not None:
         edited, said = _for_table(edited, table, feature, path, weights, columns, keep_relative, warn)

@@ -5,7 +5,6 @@ from itertools import islice
 
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
-from phrase_rescore.files.paths import check_one_stream
 from phrase_rescore.moses.file_kinds import TEXT, check_kind
 from phrase_rescore.moses.pairs import PairBlock
 from phrase_rescore.moses.table import words
@@ -19,7 +18,6 @@ def bitext(inputs: Sequence[str]) -> PairInputs:
     """Return the inputs, source and target, and how they are read. Raises OptionError if there are not two files."""
     if len(inputs) != 2:
         raise OptionError("name two files, the source and the target of the training text")
-    check_one_stream(*inputs)
     return PairInputs([tuple(inputs)], _read_bitext, {"form": "bitext"})
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.outputs import asks_for_gzip, gzip_member
-from phrase_rescore.files.paths import check_one_stream
+from phrase_rescore.files.paths import check_apart
 from phrase_rescore.files.row_outputs import RowOutput, row_output
 from phrase_rescore.messages import counted
 from phrase_rescore.moses.hypotheses import Entry, check_label, map_entries, read_entries
@@ -40,7 +40,9 @@ class RescoreOptions:
 
     def check(self) -> None:
         """Raise OptionError for options that do not fit together."""
-        check_one_stream(self.nbest, self.source, self.weights, *self.scores)
+        scores = [("--scores", path) for path in self.scores]
+        reads = [("NBEST", self.nbest), ("--source", self.source), ("--weights", self.weights), *scores]
+        check_apart(reads, [("-o", self.out)])
         asks_for_gzip(self.out, "Moses reads plain lists and .gz")
         if not (self.models or self.scores or self.weights or self.sort or self.best):
             raise OptionError("nothing to do; name a model with -m, or ask for --weights, --sort or --best")

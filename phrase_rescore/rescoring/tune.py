@@ -24,7 +24,7 @@ from phrase_rescore.evaluation.corpora import check_lines, read_lines, segments_
 from phrase_rescore.evaluation.significance import LEVEL, randomization_p_values
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.outputs import atomic_output
-from phrase_rescore.files.paths import check_apart, check_one_stream
+from phrase_rescore.files.paths import check_apart
 from phrase_rescore.messages import counted, printable
 from phrase_rescore.moses.hypotheses import as_value
 from phrase_rescore.progress import Progress
@@ -231,9 +231,8 @@ def gain_over(lists: Lists, kept: Rows, start: Floats, tune: Callable[[Lists, Fl
 
 def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], object]) -> TuneSummary:
     """Find weights and write them. Raises InputError, with the line, for bad lists, OptionError for options that do not fit."""
-    check_one_stream(*options.nbest, *options.references, options.weights)
     reads = [("NBEST", path) for path in options.nbest] + [("--reference", path) for path in options.references]
-    check_apart(reads, [("-o", options.out)])
+    check_apart([*reads, ("--weights", options.weights)], [("-o", options.out)])
     references = {path: segments_of(display_name(path), read_lines(path)) for path in options.references}
     check_lines(references)
     reader = Reader(list(references.values()), options.tokenize)

@@ -103,7 +103,7 @@ def test_a_run_goes_on_with_the_same_scores_alone(run: Run, here: Path, monkeypa
     ("more", "said"),
     [
         (("-m", "MODEL", "--log"), "--log says that --scores has logarithms; to choose what is written use --scale"),
-        (("--scores", "-"), "two inputs are '-', standard input; name a file"),
+        (("--scores", "-"), "'-', standard input; name a file"),
         (("--scores", "table", "-o", "table"), "table"),
     ],
 )

@@ -283,7 +283,7 @@ USAGE = {
     "words before": (["ref", "--set", "dev", "ref", "a=all"], "Error: Got unexpected extra argument (ref)"),
     "an empty set": (["--set"], "Error: Option '--set' requires an argument."),
     "two sets": (["--set", "d", "ref", "a=all", "--set", "d", "ref", "a=all"], "error: two sets are called 'd'; give each"),
-    "standard input twice": (["--set", "d", "-", "a=-"], "two inputs are '-', standard input; name a file for one"),
+    "standard input twice": (["--set", "d", "-", "a=-"], "'-', standard input; name a file for one"),
     "baseline": (["--set", "d", "ref", "a=all", "--baseline", "b"], "error: no system is called 'b'; --baseline is one of: a"),
     "language": (["--set", "d", "ref", "a=all", "--detokenize", "xx"], "--detokenize 'xx': "),
 }

@@ -105,7 +105,7 @@ REFUSED: dict[str, tuple[list[str], int, str]] = {
     "one system": (["--set", "t", "ref", "a=base"], 2, "two systems"),
     "a source of two sets": (["--set", "u", "ref", "base=base", "rnn=rnn", "--source", "src"], 2, "--source"),
     "a source without examples": (["--examples", "0", "--source", "src"], 2, "--source"),
-    "two streams": (["--source", "-", "--set", "t", "ref", "a=-", "b=base"], 2, "two inputs are '-'"),
+    "two streams": (["--source", "-", "--set", "t", "ref", "a=-", "b=base"], 2, "both '-', standard input"),
     "a short source": (["--source", "short"], 1, "short: 1 line"),
     "another source": (["--source", "other"], 1, "base:2: source word 2 ('f') is in no phrase"),
     "words without a span": (["--set", "t", "ref", "a=base", "b=cut"], 1, "cut:4: no |first-last| after 'o'"),

@@ -333,7 +333,7 @@ def test_usage(run: Run, table: Path) -> None:
         return result.err.removeprefix("phrase-rescore: error: ").removesuffix("\n")
 
     assert refused("--table", "-") == "--table - has no name to write into the ini; give it with --path"
-    assert refused("--table", "-", "--path", "p") == "ini and table are both '-', standard input; name a file for one of them"
+    assert refused("--table", "-", "--path", "p") == "INI and --table are both '-', standard input; name a file for one of them"
     assert refused("--table", table, "--path", "/a b") == (
         "--table or --path '/a b': an ini cannot have a path with blanks or '#'; rename the file"
     )

@@ -245,7 +245,7 @@ def test_what_is_no_number_or_has_no_label(run: Run, lm: Path, tmp_path: Path) -
 
 
 def test_names_that_do_not_fit(run: Run, lm: Path, tmp_path: Path) -> None:
-    assert "two inputs are '-'" in run("rescore", "-", "-m", lm, "--source", "-", stdin=a_list()).err
+    assert "both '-', standard input" in run("rescore", "-", "-m", lm, "--source", "-", stdin=a_list()).err
     assert "Moses reads plain lists and .gz" in run("rescore", "-", "-m", lm, "-o", tmp_path / "x.bz2", stdin=a_list()).err
     missing = run("score-lm", "-m", tmp_path / "none")
     assert "make one with 'phrase-rescore train-lm CORPUS -m" in missing.err

@@ -213,7 +213,7 @@ def test_references_and_weights_that_do_not_fit(run: Run, here: Path) -> None:
     Path("short").write_text("a\n")
     assert "short: 1 line where ref has 3; outputs and" in run("tune", "list", "--reference", "ref,short").err
     assert run("tune", "list", "--reference", "ref,").status == 2
-    assert "two inputs are '-'" in run("tune", "-", "--reference", "-").err
+    assert "both '-', standard input" in run("tune", "-", "--reference", "-").err
     for text, said in (
         ("LM= 1 2", "2 weights of LM, but the lists have 1 value"),
         ("X= 1", "no weight of a feature of the lists"),
