@@ -259,9 +259,10 @@ def test_why_a_given_vocabulary_does_not_fit(tmp_path: Path, source: str, target
     (tmp_path / "pairs.tsv").write_text("a b\tx y\n")
     with pytest.raises(OptionError, match=re.escape(f"likely cause: {cause}")):
         trained(tmp_path, max_steps=1, **write_vocabularies(tmp_path, source, target))
-    corpus = write_vocabularies(tmp_path, source, target)
+    for name, text in (("corpus.source", source), ("corpus.target", target)):
+        (tmp_path / name).write_text(f"{text}\n")
     with pytest.raises(OptionError, match="--vocab-corpus: the source shortlist has 0.0% of the running source words of the"):
-        trained(tmp_path, max_steps=1, vocab_corpus=tuple(corpus.values()))
+        trained(tmp_path, max_steps=1, vocab_corpus=(str(tmp_path / "corpus.source"), str(tmp_path / "corpus.target")))
 
 
 def test_factors_that_a_vocabulary_lacks(tmp_path: Path) -> None:
