@@ -88,13 +88,6 @@ def test_the_order_is_of_bytes_whatever_the_locale(tmp_path: Path, monkeypatch: 
         assert lines_of(pairs) == [b"B\tx", b"a\tx", b"b\tx", b"\xff\tx"]
 
 
-def test_scratch_that_does_not_exist(tmp_path: Path) -> None:
-    with pytest.raises(OptionError) as caught, sorted_pairs([], f"{tmp_path}/none", "", 10_000, 1):
-        pass
-    found = f"cannot write in {tmp_path}/none: No such file or directory"
-    assert str(caught.value) == f"{found}; name another directory with --scratch"
-
-
 @pytest.mark.parametrize("rows", [0, 1, pytest.param(100_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("script", "why"), [
     ('echo "sort: a warning" >&2; echo "sort: write failed: full" >&2; exit 2', "sort: write failed: full"),

@@ -63,11 +63,6 @@ def test_a_tied_model_is_saved_without_output_embeddings(tmp_path):
     assert "output:5|tied:True|" in loaded.signature
 
 
-def test_a_model_from_before_there_were_tied_ones_is_loaded(lm_dir):
-    edited(lm_dir, sizes=SIZES)
-    assert not load(str(lm_dir)).model.config.tied
-
-
 @pytest.mark.parametrize(("entries", "message"), [
     ({"activation": "tanh"}, 'activation "tanh", but this version of phrase-rescore knows "rectifier"'),
     ({"unk_share": None}, "'unk_share' is missing or not a number from 0 to 1"),

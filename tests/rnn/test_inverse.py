@@ -124,17 +124,6 @@ def test_several_models_each_add_their_columns(run: Run, model_dir: str, inverse
     assert both.err.count("phrase-rescore: model: rnn-encoder-decoder|") == 2
 
 
-@pytest.mark.parametrize(("features", "kept"), [("score", [2, 4]), ("count", [3, 5]), ("count,score", [2, 3, 4, 5])])
-def test_features_are_chosen(run, model_dir, inverse_dir, tmp_path, features, kept) -> None:
-    (tmp_path / "table").write_bytes(TABLE)
-    to = "-m", model_dir, "-m", inverse_dir
-    every = columns_of(run("annotate", tmp_path / "table", *to).out)
-    found = run("annotate", tmp_path / "table", *to, "--features", features, "--columns-json", tmp_path / "columns")
-    assert columns_of(found.out) == [row[:2] + [row[i] for i in kept] for row in every]
-    described = json.loads((tmp_path / "columns").read_text())["columns"]
-    assert [c["column"] for c in described] == list(range(3, 3 + len(kept)))
-
-
 def test_what_cannot_be_asked_of_several_models(run: Run, model_dir: str, tmp_path: Path) -> None:
     (tmp_path / "table").write_bytes(TABLE)
     twice = run("annotate", tmp_path / "table", "-m", model_dir, "-m", f"{model_dir}/")

@@ -100,24 +100,6 @@ def test_interrupted_at_its_end(training, tmp_path, monkeypatch, older, at) -> N
     assert listing(tmp_path) == ["expected", "expected.pairs", "model", "model.pairs", "pairs.tsv"]
 
 
-@pytest.mark.parametrize(("more", "said"), [
-    (("-m", "pm", "--pairs", "pm"), "--pairs pm are the same; name another"),
-    (("-m", "pm", "--pairs", "pm/pairs"), "--pairs pm/pairs is inside -m pm, which is replaced as a whole"),
-    (("-m", "pm", "--pairs", "pm.training"), "--pairs pm.training are the same"),
-    (("-m", "."), "INPUT pairs.tsv is inside -m .,"),
-    (("-m", ".."), "INPUT pairs.tsv is inside -m .., which is replaced as a whole"),
-    (("-m", "/proc"), "/proc is a mount point"),
-    (("-m", "pairs.tsv"), "pairs.tsv"),
-    (("-m", "pm", "--source-vocab", "pm/words"), "--source-vocab: File 'pm/words' does not exist"),
-])  # fmt: skip
-def test_directories_in_which_a_model_could_not_be_published(run, training, tmp_path, monkeypatch, more, said) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = run("train", "pairs.tsv", *more, *SIZES, "--max-steps", 2, "-q")
-    assert (result.status, result.out, result.err.count("\n")) == (2, b"", 1), result.err
-    assert said in result.err
-    assert listing(tmp_path) == ["pairs.tsv"]
-
-
 def test_a_trailing_slash_is_no_part_of_the_name(run: Run, training: Training, tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_bytes((tmp_path / "pairs.tsv").read_bytes() + b"oops\n")
     to = "train", tmp_path / "pairs.tsv", "-m", f"{tmp_path}/model//", *SIZES, "--max-steps", 2, "--on-bad-row", "drop"

@@ -188,14 +188,6 @@ def test_what_does_not_change_the_weights_may_change_at_resume(training: Trainin
     assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
 
 
-def test_nothing_to_resume_begins_anew(training: Training) -> None:
-    said: list[str] = []
-    training.but(resume=True).run(Observer(said.append))
-    assert f"no training to continue in {training.state_dir}; starting over" in said
-    training.but(model_dir=f"{training.model_dir}.whole").run()
-    assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
-
-
 @pytest.mark.parametrize("text", [
     '{"format_version": 4}', '{"format_version": 4, "crc": 0, "tensors": 3}', "[3]", "{}", '{"format_version": 2, "run": {}}',
     "[" * 100_000, "\xff", "9" * 5000, "",
