@@ -19,46 +19,23 @@ _SECTION = re.compile(rb"\[(?:feature|weight|mapping|input-factors|ttable-file|l
 _SUMS = {3: (3,), 6: (3,), 8: (4,), 4: (4, 2)}  # scores of a reordering table: of how many orientations (lexical-reordering)
 
 
-def _one(*alternatives: bytes) -> bytes:
-    """Make the expression of one of the alternatives."""
-    return rb"(?:%b)" % b"|".join(alternatives)
-
-
 def _all(word: bytes) -> bytes:
     """Make the expression of words that are all like this."""
-    return rb"%b(?: %b)*+" % (word, word)
+    return rb"(?:%b(?: %b)*+)" % (word, word)
 
 
 def _any(word: bytes) -> bytes:
     """Make the expression of words of which one at least is like this."""
-    return rb"(?:.* )?%b(?: .*)?" % word
+    return rb"(?:(?:.* )?%b(?: .*)?)" % word
 
 
-# Expressions of fields, whose words have single blanks between them
-_FIELD, _EMPTY = rb".*", rb""
-_NUMBERS, _POINTS = _all(NUMBER), _all(POINT.pattern)
-_FEATURE = _one(rb"[^= ]++=(?:%b)?" % NUMBER, rb"\w++:")  # ``LM0=``, ``lm=-3.2`` as of Joshua and cdec, ``lm:`` of old Moses
-_NON_TERMINAL = rb"\[[^ ]*\]"
-_ORIENTATION = _one(*b"mono swap other nomono left right dleft dright noLeft noRight".split())  # extract-main.cpp
-_NOT_TWO_NUMBERS = rb"(?!%b\t%b\Z)" % (NUMBER, NUMBER)  # which ``score`` writes
-
-
-class Form:
-    """How the rows of a kind look: an expression for each of their fields, which may be followed by more unless ``exact``."""
-
-    def __init__(self, *fields: bytes, exact: bool = False) -> None:
-        self._fields, self._exact = [re.compile(field, re.DOTALL) for field in fields], exact
-
-    def fits(self, fields: Sequence[bytes]) -> bool:
-        """Return whether a row has this form."""
-        if len(fields) < len(self._fields) or (self._exact and len(fields) > len(self._fields)):
-            return False
-        return all(form.fullmatch(field) for form, field in zip(self._fields, fields, strict=False))
-
-
-def _line(*alternatives: bytes) -> Form:
-    """Make the form of a row without separators, whose blanks and tabs are as they stand in it."""
-    return Form(_one(*alternatives), exact=True)
+# Expressions of rows as ``_fields`` writes them: a field a line, with single blanks between its words
+_N, _MORE = NUMBER, rb"(?:\n.*)*"
+_NUMBERS, _POINTS = _all(_N), _all(POINT.pattern)
+_FEATURE = rb"(?:[^= \n]++=(?:%b)?|\w++:)" % _N  # ``LM0=``, ``lm=-3.2`` as of Joshua and cdec, ``lm:`` of old Moses
+_NON_TERMINAL = _any(rb"\[[^ \n]*\]")
+_ORIENTATION = rb"(?:mono|swap|other|nomono|d?left|d?right|noLeft|noRight)"  # extract-main.cpp
+_NOT_TWO_NUMBERS = rb"(?!%b\t%b\Z)" % (_N, _N)  # which ``score`` writes
 
 
 class Kind(NamedTuple):
@@ -66,43 +43,44 @@ class Kind(NamedTuple):
 
     what: str
     advice: str = ""  # who takes it, or what does instead
-    rows: tuple[Form, ...] = ()  # none: the file as a whole shows it, or its name
+    rows: tuple[bytes, ...] = ()  # expressions that fit its rows; none: the file as a whole shows it, or its name
     name: str | None = None  # the expression of what Moses calls such files
 
 
 KINDS = {  # a row is of the first that it fits
     "nbest": Kind("an n-best list", "rescore takes it", (
-        Form(NUMBER, _FIELD, _any(_FEATURE)), Form(NUMBER, _FIELD, _FIELD, _any(_FEATURE)),
-        Form(rb"\d+", _FIELD, _NUMBERS, NUMBER, exact=True), Form(_FIELD, _all(_FEATURE), _NUMBERS, exact=True))),
+        _N + rb"\n.*\n(?:.*\n)?" + _any(_FEATURE) + _MORE, rb"\d+\n.*\n%b\n%b" % (_NUMBERS, _N),
+        rb".*\n%b\n%b" % (_all(_FEATURE), _NUMBERS))),
     "rules": Kind("a rule table, Hiero or syntax (non-terminals such as [X])", "", (
-        Form(_any(_NON_TERMINAL), _FIELD, _FIELD), Form(_FIELD, _any(_NON_TERMINAL), _FIELD))),
+        _NON_TERMINAL + rb"\n.*\n.*" + _MORE, rb".*\n" + _NON_TERMINAL + rb"\n.*" + _MORE)),
     "half": Kind("a half table (alignment before the scores)", "the consolidated phrase-table.gz is the right one", (
-        Form(_FIELD, _FIELD, _EMPTY, _NUMBERS, _FIELD), Form(_FIELD, _FIELD, _POINTS, rb"[^ ]+ %b(?: .*)?" % NUMBER)),
+        rb".*\n.*\n\n" + _NUMBERS + rb"\n.*" + _MORE, rb".*\n.*\n%b\n[^ \n]+ %b(?: .*)?" % (_POINTS, _N) + _MORE),
         r"\bhalf\.(f2e|e2f)\b|\.half\b"),
     "extract": Kind("an extract file (alignment where a table has scores)", "train takes it", (
-        Form(_FIELD, _FIELD, _POINTS),)),
+        rb".*\n.*\n" + _POINTS + _MORE,)),
     "orientations": Kind("a reordering extract file (mono, swap, other)", "train takes extract.sorted.gz", (
-        Form(_FIELD, _FIELD, _all(_ORIENTATION)),), r"extract.*\.o(\.|$)"),
-    "table": Kind("a phrase table", "train, annotate and info take it", (Form(_FIELD, _FIELD, _NUMBERS),)),
+        rb".*\n.*\n" + _all(_ORIENTATION) + _MORE,), r"extract.*\.o(\.|$)"),
+    "table": Kind("a phrase table", "train, annotate and info take it", (rb".*\n.*\n" + _NUMBERS + _MORE,)),
     "reordering": Kind("a lexical reordering table (scores that sum to 1)", "", (
-        Form(_FIELD, rb"%b(?: %b){2,7}" % (NUMBER, NUMBER), exact=True),)),  # that of both sides has the rows of a table
+        rb".*\n%b(?: %b){2,7}" % (_N, _N),)),  # that of both sides has the rows of a table
     "bitext": Kind("pairs 'source ||| target' without scores", r"train takes them as TSV: sed 's/ *||| */\t/'", (
-        Form(rb".+", rb"(?!%b\Z).+" % _NUMBERS, exact=True),)),
-    "binary": Kind("a binary file", "", (_line(rb".*\0.*"),)),
-    "vocabulary": Kind("a vocabulary file", "", (_line(_NOT_TWO_NUMBERS + rb"[^\t]*\t *\d+ *"),)),
-    "tsv": Kind("two-column TSV", "train takes it", (_line(_NOT_TWO_NUMBERS + rb"[^\t]*\t[^\t]*"),)),
+        rb".+\n(?!%b\Z).+" % _NUMBERS,)),
+    "binary": Kind("a binary file", "", (rb".*\0.*",)),
+    "vocabulary": Kind("a vocabulary file", "", (_NOT_TWO_NUMBERS + rb"[^\t\n]*\t *\d+ *",)),
+    "tsv": Kind("two-column TSV", "train takes it", (_NOT_TWO_NUMBERS + rb"[^\t\n]*\t[^\t\n]*",)),
     "vectors": Kind("vectors of words or phrases", "", (
-        _line(rb"[^\t]*(?:\t%b){3,}" % NUMBER, rb" *[^ \t]+(?: +%b){2,} *" % NUMBER),)),
+        rb"[^\t\n]*(?:\t%b){3,}" % _N, rb" *[^ \t\n]+(?: +%b){2,} *" % _N)),
     "alignments": Kind("a file of word alignments", "", (
-        _line(rb"(?:.* )?\(\{ .*", rb"# Sentence pair \(.*", _POINTS + rb" *"),)),  # the first two of GIZA++
+        rb"(?:.* )?\(\{ .*", rb"# Sentence pair \(.*", _POINTS + rb" *")),  # the first two are of GIZA++
     "lexicon": Kind("a lexical translation table (two words and a number)", "", (
-        _line(rb"[^ \t]+ [^ \t]+ (?=[^ ]*\.)%b" % NUMBER),)),
-    "text": Kind("text without '|||', such as a corpus", "train-lm, train-nmt and score-lm take sentences", (_line(rb".*"),)),
+        rb"[^ \t\n]+ [^ \t\n]+ (?=[^ ]*\.)" + _N,)),
+    "text": Kind("text without '|||', such as a corpus", "train-lm, train-nmt and score-lm take sentences", (rb".*",)),
     "ini": Kind("a moses.ini", "info and moses-ini take it"),
     "arpa": Kind("a language model, ARPA"),
     "utf-16": Kind("UTF-16", "iconv -f UTF-16 -t UTF-8 converts it"),
     "inverse": Kind("an inverted file (target first)", "the file without '.inv' in its name is the right one", (), r"\.inv\b"),
 }  # fmt: skip
+_ROWS = {name: re.compile(b"|".join(kind.rows)) for name, kind in KINDS.items() if kind.rows}
 
 
 class Wanted(NamedTuple):
@@ -170,7 +148,8 @@ def _fields_of(row: bytes) -> list[bytes]:
 
 
 def _kind_of_row(fields: Sequence[bytes]) -> str | None:
-    return next((name for name, kind in KINDS.items() if any(form.fits(fields) for form in kind.rows)), None)
+    row = b"\n".join(fields)
+    return next((name for name, rows in _ROWS.items() if rows.fullmatch(row)), None)
 
 
 def _kind_of_whole(rows: Sequence[Sequence[bytes]]) -> str | None:

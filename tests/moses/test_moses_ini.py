@@ -3,6 +3,7 @@
 import bz2
 import difflib
 import gzip
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -257,141 +258,90 @@ def test_no_other_byte_changes(data: st.DataObject) -> None:
     assert with_table(before, found, b"a", 2, []) == before
 
 
-WHERE = "phrase-rescore: error: <stdin>"
-TABLES = (
-    "phrase tables are PhraseDictionaryMemory, PhraseDictionaryScope3, PhraseDictionarySCFG, RuleTable, "
-    "PhraseDictionaryCompact, PhraseDictionaryOnDisk, PhraseDictionaryBinary, ProbingPT, glue grammars apart"
-)
 TWO = INI.replace("KENLM", f"{FEATURE.replace('Model0', 'Model1').replace('old', 'b')}\nKENLM")
-V1 = "[ttable-file]\n# impl\n0 0 0 5 phrase-table.gz\n[weight-t]\n0.2\n"
-REFUSALS = {
-    "old style": (
-        V1, [],
-        ":3: [ttable-file], an ini of the old style; "
-        "convert it with Moses' scripts/training/convert-moses-ini-to-v2.perl < OLD.ini > NEW.ini",
-    ),
-    "no ini": ("a ||| b ||| 1\n", [], ": no feature in it; pass the moses.ini that train-model.perl or mert-moses.pl wrote"),
-    "no table": (
-        INI.replace(FEATURE, "Mmsapt name=PT0"), [],
-        f": no phrase table among its features (WordPenalty, Mmsapt, KENLM); {TABLES}",
-    ),
-    "two tables": (
-        TWO, [],
-        ": 2 phrase tables: TranslationModel0 (line 5, path=old.gz), TranslationModel1 (line 6, path=b.gz); "
-        "choose one with --feature TranslationModel0 or --feature TranslationModel1",
-    ),
-    "no such feature": (
-        INI, ["--feature", "TranslationModel7"], ": no feature is named TranslationModel7; use --feature TranslationModel0"
-    ),
-    "no table by that name": (
-        TWO, ["--feature", "LM0"],
-        ":7: LM0 is not a phrase table: 'KENLM name=LM0 factor=0 path=lm.blm order=5'; "
-        "use --feature TranslationModel0 or --feature TranslationModel1",
-    ),
-    "two of a name": (
-        TWO.replace("Model1", "Model0"), ["--feature", "TranslationModel0"],
-        ":6: two features are named TranslationModel0; give each another name=",
-    ),
-    "key twice": (
-        INI.replace("path=old.gz", "path=a path=b"), [], ":5: path= twice in a line; Moses wants every key once",
-    ),
-    "no value": (
-        INI.replace("path=old.gz", "path"), [], ":5: 'path' in [feature]; Moses wants key=value there",
-    ),
-    "no number": (
-        INI.replace("num-features=4", "num-features=four"), [],
-        ":5: num-features=four; write the number of the table's score columns",
-    ),
-    "no weights": (
-        INI.replace("TranslationModel0= ", "TranslationModel1= "), [],
-        ": no weight of TranslationModel0 in [weight]; Moses would take 1 for every column: "
-        "write 'TranslationModel0= w w …' with 4 weights below [weight]",
-    ),
-    "weights that are not its": (
-        INI.replace("TranslationModel0= ", "TranslationModel0 ="), [],
-        ":9: 'TranslationModel0 =0.2 0.2 0.2 0.2' is not a weight of TranslationModel0; "
-        "glue '=' to the name, with a blank after it: 'TranslationModel0= w w …'",
-    ),
-    "too few weights": (
-        INI.replace("0.2 0.2\n", "0.2\n"), [],
-        ":9: TranslationModel0 has 3 weights but num-features=4 (line 5); "
-        "set num-features back to the columns of the old table; moses-ini raises both",
-    ),
+BOTH = ("--feature TranslationModel0", "--feature TranslationModel1")
+REFUSALS = {  # an ini, options, the line that is named (0: none), what else is
+    "old style": ("[ttable-file]\n# impl\n0 0 0 5 table.gz\n[weight-t]\n0.2\n", [], 3, ("convert-moses-ini-to-v2.perl",)),
+    "no ini": ("a ||| b ||| 1\n", [], 0, ("no feature",)),
+    "no table": (INI.replace(FEATURE, "Mmsapt name=PT0"), [], 0, ("Mmsapt", "PhraseDictionaryMemory", "ProbingPT")),
+    "two tables": (TWO, [], 0, ("line 5, path=old.gz", "line 6, path=b.gz", *BOTH)),
+    "no such feature": (INI, ["--feature", "TranslationModel7"], 0, ("TranslationModel7", "--feature TranslationModel0")),
+    "no table by that name": (TWO, ["--feature", "LM0"], 7, ("LM0", *BOTH)),
+    "two of a name": (TWO.replace("Model1", "Model0"), ["--feature", "TranslationModel0"], 6, ("name=",)),
+    "key twice": (INI.replace("path=old.gz", "path=a path=b"), [], 5, ("path=",)),
+    "no value": (INI.replace("path=old.gz", "path"), [], 5, ("'path'", "key=value")),
+    "no number": (INI.replace("num-features=4", "num-features=four"), [], 5, ("num-features=four",)),
+    "no columns": (INI.replace("num-features=4", "num-features=0"), [], 5, ("num-features=0",)),
+    "no weights": (INI.replace("TranslationModel0= ", "TranslationModel1= "), [], 0, ("[weight]", "4 weights")),
+    "glued weights": (INI.replace("TranslationModel0= ", "TranslationModel0 ="), [], 9, ("'TranslationModel0= w w …'",)),
+    "too few weights": (INI.replace("0.2 0.2\n", "0.2\n"), [], 9, ("3 weights", "num-features=4 (line 5)")),
+}
+
+
+@pytest.mark.parametrize(("ini", "options", "line", "named"), REFUSALS.values(), ids=REFUSALS)
+def test_inis_that_are_refused(run: Run, table: Path, ini: str, options: list[str], line: int, named: Sequence[str]) -> None:
+    refused = run("moses-ini", "-", "--table", table, *options, stdin=ini.encode())
+    assert (refused.status, refused.out, refused.err.count("\n")) == (1, b"", 1)
+    assert refused.err.startswith(f"phrase-rescore: error: <stdin>:{f'{line}:' if line else ''} ")
+    assert [word for word in named if word not in refused.err] == []
+
+
+USAGE = {  # options ({table}: the table), an ini, what is named
+    "a stream without a name": ("--table -", INI, ("--table -", "--path")),
+    "two streams": ("--table - --path p", INI, ("standard input",)),
+    "a blank in a path": ("--table {table} --path /a\u00a0b", INI, ("--path",)),
+    "a comment in a path": ("--table {table} --path a#b --keep-relative", INI, ("'a#b'",)),
+    "weights": ("--table {table} --weights tiny", INI, ("--weights", "tiny")),
+    "too few weights": ("--table {table} --weights 0.1", INI, ("--weights 0.1", "2 new columns")),
+    "a binarized table": ("--table {table}", INI.replace("PhraseDictionaryMemory", "ProbingPT"), ("ProbingPT", "--path")),
+    "nothing": ("", INI, ("--table", "--lm")),
+    **{f"{option} without a table": (f"--lm {{table}} {option} 1", INI, (option, "--table"))
+       for option in ("--path", "--columns", "--feature")},
+    "two weights of a language model": ("--lm {table} --weights 1,2", INI, ("--weights 1,2",)),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("ini", "options", "text"), REFUSALS.values(), ids=REFUSALS)
-def test_inis_that_are_refused(run: Run, table: Path, ini: str, options: list[str], text: str) -> None:
-    result = run("moses-ini", "-", "--table", table, *options, stdin=ini.encode())
-    assert result == (1, b"", f"{WHERE}{text}\n")
+@pytest.mark.parametrize(("options", "ini", "named"), USAGE.values(), ids=USAGE)
+def test_usage(run: Run, table: Path, options: str, ini: str, named: Sequence[str]) -> None:
+    words = [word.format(table=table).replace("\u00a0", " ") for word in options.split(" ") if word]
+    refused = run("moses-ini", "-", *words, stdin=ini.encode())
+    assert (refused.status, refused.out) == (2, b"")
+    assert [word for word in named if word not in refused.last_line] == []
 
 
-def test_usage(run: Run, table: Path) -> None:
-    def refused(*args: object, ini: str = INI) -> str:
-        result = run("moses-ini", "-", *args, stdin=ini.encode())
-        assert (result.status, result.out) == (2, b"")
-        return result.err.removeprefix("phrase-rescore: error: ").removesuffix("\n")
-
-    assert refused("--table", "-") == "--table - has no name to write into the ini; give it with --path"
-    assert refused("--table", "-", "--path", "p") == "INI and --table are both '-', standard input; name a file for one of them"
-    assert refused("--table", table, "--path", "/a b") == (
-        "--table or --path '/a b': an ini cannot have a path with blanks or '#'; rename the file"
-    )
-    assert refused("--table", table, "--path", "a#b", "--keep-relative").startswith("--table or --path 'a#b': ")
-    assert refused("--table", table, "--weights", "tiny").endswith(
-        "'--weights': 'tiny' is not a number from -1e+06 to 1e+06; write small, zero or numbers such as 0.05,-0.1"
-    )
-    found = "--weights 0.1 is 1 weight; the table has 2 new columns; give a weight for each"
-    assert refused("--table", table, "--weights", "0.1") == found
-    assert refused("--table", table, ini=INI.replace("PhraseDictionaryMemory", "ProbingPT")) == (
-        f"TranslationModel0 is ProbingPT, a binarized table: give the one made of {table} with --path"
-    )
-    assert refused() == "nothing to do; name a table with --table, or a language model with --lm"
-    for option in ("--path", "--columns", "--feature"):
-        assert refused("--lm", table, option, 1) == f"{option} is for a phrase table; name it with --table"
-    assert refused("--lm", table, "--weights", "1,2") == "--weights 1,2: a language model has one weight"
+ROW = b"a ||| b ||| 0.5 1 1\n"
+NO_GZIP = ("gzip",)
+BAD_TABLES = {  # its bytes, the line that is named, what else is
+    "empty": (b"", 0, ("empty",)),
+    "too few columns": (ROW, 0, ("3 score columns", "num-features=4")),
+    "a row with less": (ROWS.encode().replace(b"7.389056", b""), 2, ("5 scores",)),
+    "a negative score": (ROWS.encode().replace(b"0.0625 7.389056", b"-2.77 2"), 2, ("'-2.77'", "--scale log")),
+    "gzip by another name": (gzip.compress(ROWS.encode()), 0, NO_GZIP),
+    "bzip2": (bz2.compress(ROWS.encode()), 0, NO_GZIP),
+}
 
 
-def test_tables_that_are_refused(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("data", "line", "named"), BAD_TABLES.values(), ids=BAD_TABLES)
+def test_tables_that_are_refused(run: Run, tmp_path: Path, data: bytes, line: int, named: Sequence[str]) -> None:
     path = tmp_path / "new"
-
-    def refused(data: bytes, *args: object) -> str:
-        path.write_bytes(data)
-        result = run("moses-ini", "-", "--table", path, *args, stdin=INI.encode())
-        assert (result.status, result.out) == (1, b"")
-        return result.err.removeprefix(f"phrase-rescore: error: {path}").removesuffix("\n")
-
-    rows = ROWS.encode()
-    assert refused(b"") == ": is empty; pass a phrase table"
-    assert refused(b"a ||| b ||| 0.5 1 1\n") == (
-        ": 3 score columns, but TranslationModel0 has num-features=4; pass the table that annotate wrote"
-    )
-    assert refused(rows.replace(b"7.389056", b"")) == (
-        ":2: 5 scores where the first row has 6; Moses needs the same number on every row"
-    )
-    assert refused(rows.replace(b"0.0625 7.389056", b"-2.77 2")) == (
-        ":2: score '-2.77' is negative; Moses takes its logarithm and would drop the pair without a message; "
-        "annotate without --scale log"
-    )
-    text = ": is compressed, but not a gzip file named .gz; Moses loads plain tables and .gz: compress it with gzip"
-    assert refused(gzip.compress(rows)) == text
-    assert refused(bz2.compress(rows)) == text
-    path.write_bytes(gzip.compress(rows))
-    assert run("moses-ini", "-", "--table", path, "--path", "made.bin", "--columns", 2, stdin=INI.encode()).status == 0
+    path.write_bytes(data)
+    refused = run("moses-ini", "-", "--table", path, stdin=INI.encode())
+    assert (refused.status, refused.out, refused.err.count("\n")) == (1, b"", 1)
+    assert refused.err.startswith(f"phrase-rescore: error: {path}:{f'{line}:' if line else ''} ")
+    assert [word for word in named if word not in refused.err] == []
+    if named is NO_GZIP:  # which Moses need not load
+        words = ("--path", "made.bin", "--columns", 2)
+        assert run("moses-ini", "-", "--table", path, *words, stdin=INI.encode()).status == 0
 
 
 def test_warnings_are_told_even_if_quiet(run: Run, table: Path) -> None:
     ini = INI.replace("TranslationModel0", "TM_0").replace("num-features", " num-features")
     result = run("moses-ini", "-", "--table", table, "--path", "/k=v/new.gz", "-q", stdin=ini.encode())
     assert result.status == 0
-    assert result.err == (
-        "phrase-rescore: warning: <stdin>: the name TM_0 is not a letter, then letters and digits: "
-        "mert-moses.pl fails at it in n-best lists; rename it in [feature] and [weight]\n"
-        "phrase-rescore: warning: <stdin>: line 5: filter-model-given-input.pl splits it at single blanks; "
-        "take out tabs, doubled and leading blanks\n"
-        "phrase-rescore: warning: <stdin>: line 5: filter-model-given-input.pl cuts the path /k=v/new.gz at '='; "
-        "give the table another name\n"
-    )
+    facts = ("TM_0", "line 5", "/k=v/new.gz")
+    for line, fact in zip(result.err.splitlines(), facts, strict=True):
+        assert line.startswith("phrase-rescore: warning: <stdin>: ")
+        assert fact in line
 
 
 @pytest.mark.parametrize(("line", "path", "number"), [
@@ -454,18 +404,16 @@ def options_for(line: str, columns: list[ScoreColumn]) -> list[str]:
     return hints(table, columns, [InGroup(table, [0])])
 
 
-def test_a_second_model_s_columns_and_factors() -> None:
-    line = "PhraseDictionaryMemory name=TM num-features=6 path=a input-factor=0,2 output-factor=0,1,2"
-    told = options_for(line, [*[SCORE] * 4, SCORE, COUNT, SCORE, ScoreColumn(8, 1, 1)])
-    assert told[0].startswith("mert-moses.pl: --range=TM:0..1,0..1,0..1,0..1,0..1,-1..1,0..1,-1..1 (")
-    assert told[2].startswith("processPhraseTableMin: -nscores 8 -rankscore 2;")
-    assert told[4].startswith("CreateOnDiskPt 2 3 8 100 2 TABLE DIRECTORY,")
-
-
-def test_ranges_leave_out_what_cannot_be_tuned() -> None:
-    line = "PhraseDictionaryMemory name=TM num-features=4 path=a tuneable-components=1,0,False,true"
-    told = options_for(line, [*[SCORE] * 4, SCORE, COUNT])
-    assert told[0].startswith("mert-moses.pl: --range=TM:0..1,0..1,0..1,-1..1 (")
+@pytest.mark.parametrize(("more", "columns", "ranges"), [
+    ("num-features=6", [*[SCORE] * 5, COUNT, SCORE, ScoreColumn(8, 1, 1)], "0..1,0..1,0..1,0..1,0..1,-1..1,0..1,-1..1"),
+    ("num-features=4 tuneable-components=1,0,False,true", [*[SCORE] * 5, COUNT], "0..1,0..1,0..1,-1..1"),
+])  # fmt: skip
+def test_options_for_other_programs(more: str, columns: list[ScoreColumn], ranges: str) -> None:
+    """A second model's columns, factors; ranges leave out what cannot be tuned."""
+    said = options_for(f"PhraseDictionaryMemory name=TM path=a input-factor=0,2 output-factor=0,1,2 {more}", columns)
+    n = len(columns)
+    for fact in (f"--range=TM:{ranges} ", f"-nscores {n} -rankscore 2;", f"CreateOnDiskPt 2 3 {n} 100 2 ", f"--num-scores {n}"):
+        assert fact in "\n".join(said)
 
 
 NEURAL = [
