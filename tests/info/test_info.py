@@ -179,7 +179,7 @@ def test_what_is_no_file_of_a_known_kind(run: Run, table: Path, data: bytes) -> 
     refused = run("info", table)
     assert (refused.status, refused.out) == (1, b"")
     assert refused.last_line.startswith(f"phrase-rescore: error: {table}: ")
-    assert refused.last_line.endswith("; pass a phrase table, a model or a moses.ini")
+    assert "; pass a phrase table" in refused.last_line
 
 
 @pytest.mark.parametrize(("name", "remedy"), [
