@@ -4,10 +4,7 @@ Paths that cannot be used at all are in ``test_options`` and ``files/test_paths`
 """
 
 import gzip
-import json
-import os
 import random
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -29,11 +26,8 @@ TABLE = b"".join(
     for _ in range(3000)
 )
 PACKED = gzip.compress(TABLE, mtime=0)
-LOG = "".join(json.dumps({"step": i, "seconds": i, "train_loss": 3.0}) + "\n" for i in range(1, 300))
 WEIGHTS = "model-00001-of-00001.safetensors"
 TINY = "--hidden 4 --embedding 3 --maxout 2 --rank 2 --max-steps 2 --threads 1"
-CUT = "the compressed file is cut off; make or copy it again"
-CORRUPT = "cannot be decompressed (CRC check failed"
 
 
 def flipped(data: bytes, at: int) -> bytes:
@@ -49,7 +43,6 @@ def good(tmp_path: Path) -> Path:
     (folder / "moses.ini").write_text(ini_text(folder / "table", 3) + "\n# more" * 2000)
     (folder / "text").write_text("a b .\n")
     (folder / "seg").write_text("a b |0-1| . |2-2|\n")
-    (folder / "log").write_text(LOG)
     return folder
 
 
@@ -85,70 +78,28 @@ def filled(pattern: str, **places: object) -> list[str]:
     return [word.format_map(places) for word in pattern.split()]
 
 
-UNPACKED = {"train --source-vocab"}  # what we write ourselves, and never compressed
-
-
-def content(data: bytes, name: str = "table.gz") -> Callable[[Path], Path]:
-    def make(folder: Path) -> Path:
-        (folder / name).write_bytes(data)
-        return folder / name
-
-    return make
-
-
-EMPTY = {
-    "train": "is empty; pass a phrase table, an extract file or TSV",
-    "train --vocab-corpus": "is empty; pass tokenized text",
-    "train --source-vocab": "is empty; name the words of the shortlist, one a line",
-    "info": "is empty; pass a phrase table, a model or a moses.ini",
-    "moses-ini": "no feature in it; pass the moses.ini that train-model.perl or mert-moses.pl wrote",
-    **dict.fromkeys(("evaluate REF", "evaluate OUT", "evaluate STATISTICS", "evaluate --source"),
-                    "an empty file; a line for every segment is needed"),
-}  # fmt: skip
-IMAGE = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
-NO_TABLE = r"1 field in '\x89PNG\r'; a phrase-table row is 'source ||| target ||| scores …'"
-NO_TEXT = r"'\x89PNG\r' is not UTF-8; convert the file with iconv -t UTF-8"
-OTHER = {
-    "train": "looks like a binary file; pass a phrase table, an extract file or TSV",
-    "annotate": "looks like a binary file; pass a phrase table", "strip": "looks like a binary file; pass a phrase table",
-    "train --source-vocab": "the line ends in CR LF; convert it to LF line ends",
-    "info": "looks like a binary file; pass a phrase table, a model or a moses.ini",
-    "moses-ini": EMPTY["moses-ini"], "evaluate REF": NO_TEXT, "evaluate OUT": NO_TEXT,
-    "evaluate STATISTICS": NO_TEXT, "evaluate --source": NO_TEXT,
-}  # fmt: skip
-FAULTS: dict[str, tuple[Callable[[Path], Path], str, dict[str, str]]] = {  # how it is made, what is said, what some say
-    "failing disk": (
-        lambda folder: Path("/proc/self/mem"), "Input/output error; the disk or network fails; copy it again", {},
-    ),
-    "cut-off gzip": (content(PACKED[: len(PACKED) // 2]), CUT, {}),
-    "a bit of gzip flipped": (content(flipped(PACKED, len(PACKED) // 2)), CORRUPT, {}),
-    "empty file": (content(b""), "is empty; pass a phrase table", EMPTY),
-    "gzip of nothing": (content(gzip.compress(b"", mtime=0)), "is empty; pass a phrase table", EMPTY),
-    "something else named .gz": (content(IMAGE), NO_TABLE, OTHER),
+FAULTS = {  # what the file holds
+    "cut-off gzip": PACKED[: len(PACKED) // 2], "a bit of gzip flipped": flipped(PACKED, len(PACKED) // 2),
+    "gzip of nothing": gzip.compress(b"", mtime=0), "an image": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
 }  # fmt: skip
 NO_ERROR = {  # (command, fault): what is no fault there
-    ("annotate --expect-rows", "empty file"), ("annotate --expect-rows", "gzip of nothing"),
-    ("annotate --expect-rows", "something else named .gz"), ("train --vocab-corpus", "something else named .gz"),
+    ("annotate --expect-rows", "gzip of nothing"), ("annotate --expect-rows", "an image"), ("train --vocab-corpus", "an image"),
 }  # fmt: skip
-NOT_UNPACKED = {"cut-off gzip", "a bit of gzip flipped", "gzip of nothing"}
-READING = [(command, fault) for command in READERS for fault in FAULTS if (command, fault) not in NO_ERROR]
+READING = [(command, fault) for command in READERS for fault in (*FAULTS, "failing disk") if (command, fault) not in NO_ERROR]
 
 
 @pytest.mark.parametrize(("command", "fault"), READING)
 def test_a_bad_file_is_one_line_with_a_remedy(run: Run, model_dir: str, good: Path, command: str, fault: str) -> None:
-    make, said, others = FAULTS[fault]
-    if fault == "failing disk" and not os.path.exists("/proc/self/mem"):
-        pytest.skip("needs /proc/self/mem, which opens and cannot be read")
-    (good.parent / "bad").mkdir()
-    bad = make(good.parent / "bad")
+    bad = good.parent / "bad.gz"
+    if fault in FAULTS:
+        bad.write_bytes(FAULTS[fault])
+    else:
+        bad.symlink_to("/proc/self/mem")  # it opens and cannot be read
     before = listing(good.parent)
     line = line_of(run(*filled(READERS[command], bad=bad, good=good, out=good.parent / "out", model=model_dir)))
-    said = others.get(command, said).format(bad)
-    if command in UNPACKED and fault in NOT_UNPACKED:
-        said = " has no count" if fault == "gzip of nothing" else " is no"  # number
     assert line.startswith(str(bad))
-    assert said in line
     assert "; " in line
+    assert "cut off" in line or fault != "cut-off gzip" or command == "train --source-vocab", "that is never compressed"
     assert listing(good.parent) == before
 
 
@@ -178,7 +129,7 @@ def test_a_disk_that_fills_leaves_what_there_was(run: Run, model_dir: str, writi
     with files_of_at_most(200 if command == "annotate --columns-json" else 5000):
         line = line_of(run(*filled(WRITERS[command], out=out, good=writing, model=model_dir), "--overwrite"))
     target = writing / "o" if command.startswith("annotate --") else out  # the table comes first
-    assert line == f"cannot write {target}: File too large; raise the limit of file sizes, ulimit -f, or write elsewhere"
+    assert line.startswith(f"cannot write {target}: File too large; ")
     assert listing(writing.parent) == before
     assert out.read_bytes() == b"earlier"
 
@@ -193,45 +144,39 @@ def test_a_file_that_is_there_is_replaced_only_with_overwrite(run: Run, model_di
         (writing / other).unlink(missing_ok=True)
     before = out.read_bytes(), listing(writing.parent)
     option = command.split()[1] if " " in command else "-o"
-    told = f"phrase-rescore: error: {option} {out} exists; name another file, or replace it with --overwrite\n"
-    assert run(*args) == (2, b"", told)
+    assert line_of(run(*args), status=2).startswith(f"{option} {out} exists; ")
     assert (out.read_bytes(), listing(writing.parent)) == before
     assert run(*args, "--overwrite").status == 0
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
 @every_writer
 def test_a_full_device(run: Run, model_dir: str, writing: Path, command: str) -> None:
     out = writing.parent / "out"
     out.symlink_to("/dev/full")
     before = listing(writing.parent)
     result = run(*filled(WRITERS[command], out=out, good=writing, model=model_dir))
-    told = f"cannot write {out}: No space left on device; make room there, or write elsewhere"
+    assert (result.status, result.out) == (1, b"")
+    error, *more = result.err.splitlines()
+    assert error.startswith(f"phrase-rescore: error: cannot write {out}: No space left on device; ")
     if command == "annotate --columns-json":  # the table is complete by then, and is kept
-        kept = f"phrase-rescore: 3,000 rows are kept in {writing}/o.partial; the same command with --resume continues\n"
-        assert result == (1, b"", f"phrase-rescore: error: {told}\n{kept}")
+        assert f"3,000 rows are kept in {writing}/o.partial" in more[0]
         return
-    if command in ("annotate", "strip"):  # into a stream, from which nothing can be taken back
-        assert result.status == 1
-        assert re.fullmatch(f"phrase-rescore: error: {told}\nphrase-rescore: OUTPUT IS INCOMPLETE: [0-9]+ rows\n", result.err)
-        return
-    assert line_of(result) == told
     assert listing(writing.parent) == before
+    of_rows = command in ("annotate", "strip")  # into a stream, from which nothing can be taken back
+    assert ["OUTPUT IS INCOMPLETE" in line for line in more] == [True] * of_rows
 
 
-@pytest.mark.parametrize(("closed", "status", "said"), [
-    ("<&-", 0, b""),
-    (">&-", 1, b"phrase-rescore: error: <stdout>: Bad file descriptor; it is closed; name a file to write\n"
-               b"phrase-rescore: OUTPUT IS INCOMPLETE: 0 rows\n"),
-    ("<&- 2>&-", 0, b""),
+@pytest.mark.parametrize(("closed", "status", "told"), [
+    ("<&-", 0, []), ("<&- 2>&-", 0, []), (">&-", 1, ["<stdout>: Bad file descriptor", "OUTPUT IS INCOMPLETE: 0 rows"]),
 ])  # fmt: skip
-def test_closed_standard_streams(tmp_path: Path, closed: str, status: int, said: bytes) -> None:
+def test_closed_standard_streams(tmp_path: Path, closed: str, status: int, told: list[str]) -> None:
     """As some schedulers leave them. No file that is opened then takes their place."""
     (tmp_path / "table").write_bytes(TABLE[:500].rpartition(b"\n")[0] + b"\n")
     words = [sys.executable, "-m", "phrase_rescore", "strip", str(tmp_path / "table"), "--columns", "1", "-q"]
-    done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *words], capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (status, said)
-    assert done.stdout.count(b"\n") == (0 if status else TABLE[:500].count(b"\n"))
+    done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    assert all(part in line for part, line in zip(told, done.stderr.splitlines(), strict=True))
+    assert done.stdout.count("\n") == (0 if status else TABLE[:500].count(b"\n"))
 
 
 # Models
@@ -247,15 +192,15 @@ def replaced_by_directory(name: str) -> Damage:
     return lambda model: ((model / name).unlink(), (model / name).mkdir())
 
 
-MODELS: dict[str, tuple[Damage, str]] = {
-    "no config": (lambda model: (model / "config.json").unlink(), "/config.json: No such file or directory; is "),
-    "no weights": (lambda model: (model / WEIGHTS).unlink(), f"/{WEIGHTS}: No such file or directory"),
-    "weights cut off": (edited(WEIGHTS, lambda data: data[:-100]), f"/{WEIGHTS}: Error while deserializing header"),
-    "directory for weights": (replaced_by_directory(WEIGHTS), f"/{WEIGHTS}"),
-    "no vocabulary": (lambda model: (model / "source.vocab").unlink(), "/source.vocab: No such file or directory; the model"),
-    "directory for vocabulary": (replaced_by_directory("source.vocab"), "/source.vocab"),
-    "vocabulary empty": (edited("target.vocab", lambda data: b""), "/target.vocab: 2 ids where config.json says 12"),
-    "a word twice": (edited("source.vocab", lambda data: data + b"the\t1\n"), "/source.vocab:11: 'the' is listed twice; "),
+MODELS: dict[str, tuple[Damage, str]] = {  # what is done to it, and the file that the line names
+    "no config": (lambda model: (model / "config.json").unlink(), "config.json"),
+    "no weights": (lambda model: (model / WEIGHTS).unlink(), WEIGHTS),
+    "weights cut off": (edited(WEIGHTS, lambda data: data[:-100]), WEIGHTS),
+    "directory for weights": (replaced_by_directory(WEIGHTS), WEIGHTS),
+    "no vocabulary": (lambda model: (model / "source.vocab").unlink(), "source.vocab"),
+    "directory for vocabulary": (replaced_by_directory("source.vocab"), "source.vocab"),
+    "vocabulary empty": (edited("target.vocab", lambda data: b""), "target.vocab"),
+    "a word twice": (edited("source.vocab", lambda data: data + b"the\t1\n"), "source.vocab:11"),
 }
 USERS = {
     "annotate": "annotate {good}/table -m {model} -o {out}",
@@ -269,11 +214,11 @@ USERS = {
 )
 def test_a_bad_model_is_one_line(run: Run, make_model: MakeModel, good: Path, command: str, fault: str) -> None:
     model = Path(make_model())
-    damage, said = MODELS[fault]
+    damage, name = MODELS[fault]
     damage(model)
     before = listing(good.parent)
     line = line_of(run(*filled(USERS[command], model=model, good=good, out=good.parent / "out")))
-    assert line.startswith(f"{model}{said}")
+    assert line.startswith(f"{model}/{name}")
     assert "; " in line
     assert listing(good.parent) == before
 
