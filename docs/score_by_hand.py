@@ -20,10 +20,7 @@ def read_tensors(path):
     for name, entry in json.loads(data[8:start]).items():
         if name != "__metadata__":
             begin, end = (start + offset for offset in entry["data_offsets"])  # counted from the end of the header
-            values = np.frombuffer(data[begin:end], {"F32": "<f4", "BF16": "<u2"}[entry["dtype"]])
-            if entry["dtype"] == "BF16":  # the upper half of a float32
-                values = (values.astype("<u4") << 16).view("<f4")
-            yield name, values.astype(np.float64).reshape(entry["shape"])
+            yield name, np.frombuffer(data[begin:end], "<f4").astype(np.float64).reshape(entry["shape"])
 
 
 def read_vocabulary(path):

@@ -4,8 +4,8 @@
 usage: quality.py MODEL_DIR TABLE [--held-out 10000] [--sources 'save file,cancel']
 
 TABLE is the one phrase table that the model was trained on; --held-out as in its training. Factors, direction, --min-count
-and --max-length are those that the model directory tells of; if the pairs are not as many as in its training, nothing is
-measured. What is said of sources and targets here is said of targets and sources for an inverse model.
+and --max-length are those in the model directory; if the pairs are not as many as in its training, nothing is measured.
+For an inverse model sources and targets change places here.
 
 Prints negative log-likelihood per pair (nats, EOS included) and perplexity per word of the model, of a unigram and a bigram
 model of the target side, and of the model with other sources; how often the true target outranks 49 random ones of its

@@ -35,8 +35,8 @@ fi
 heading "2. Train the RNN Encoder-Decoder on its phrase pairs"
 explain "90 seconds, and a network a quarter as wide as the paper's. At the end it is tested on sources held out of" \
     "training: the negative log-likelihood (NLL) of a pair and the perplexity of a word, where lower is better," \
-    "and then the same with the sources exchanged among the pairs. The more that control is worse, the more the" \
-    "network has learnt of translating, and not only of French."
+    "and then the same with the sources exchanged among the pairs. The more that control is worse, the better the" \
+    "network reads its source, and does not only write French."
 rm -rf "$build/model.training" # of a demo that was interrupted
 rescore train "$table" -m "$build/model" --max-time 90s --eval-every 100 --hidden 256 --overwrite
 

@@ -87,7 +87,7 @@ endif
 endif
 endif
 
-# $(call begun,FILES): let a training go on that was interrupted, unless it is one of older files
+# $(call begun,FILES): continue a training that was interrupted, unless it is one of older files
 define begun
 resume=
 if [[ -d $(@D).training ]]; then

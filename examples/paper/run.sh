@@ -23,7 +23,7 @@ https://github.com/moses-smt/mosesdecoder, ./bjam -j4, then MOSES_BIN=.../mosesd
 [[ -n ${FAST_ALIGN:-} ]] || stop "FAST_ALIGN is not set; it names the folder of fast_align and atools: git clone \
 https://github.com/clab/fast_align, build it with cmake, then FAST_ALIGN=.../fast_align/build" 2
 export MOSES_BIN FAST_ALIGN MOSES_SCRIPTS=${MOSES_SCRIPTS:-$MOSES_BIN/../scripts}
-# mert-moses.pl stops where one of mert, extractor, pro, kbmira and evaluator is missing, whichever it is told to use;
+# mert-moses.pl stops where one of mert, extractor, pro, kbmira and evaluator is missing, whichever it uses;
 # train-model.perl calls the programs next to its own folder
 for program in "$MOSES_BIN"/{moses,extract,score,consolidate,lmplz,build_binary,mert,extractor,pro,kbmira,evaluator} \
     "$FAST_ALIGN"/{fast_align,atools} "$MOSES_SCRIPTS"/../bin/{extract,score,consolidate} \
