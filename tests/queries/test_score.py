@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import TARGET_WORDS, MakeModel, Run
+from conftest import TARGET_WORDS, Run
 from small_models import phrases_of, scores_of
 
 from phrase_rescore.rnn.checkpoint import load, save
@@ -42,29 +42,3 @@ def test_an_inverse_model_predicts_sources(run: Run, model_dir: str, tmp_path: P
     expected = run("score", "-m", model_dir, "--per-word", stdin=b"the house\tdas\nold zz\tzz\n")
     found = run("score", "-m", tmp_path, "--per-word", stdin=b"das\tthe house\nzz\told zz\n")
     assert found.out == expected.out
-
-
-@pytest.mark.parametrize(("line", "told"), [
-    (b"house", "no phrase pair in 'house'; write 'source ||| target', or source, tab, target"),
-    (b"", "no phrase pair in ''; write 'source ||| target', or source, tab, target"),
-    (b"the ||| ", "the target phrase is empty; every row needs both phrases"),
-])  # fmt: skip
-def test_a_bad_line_is_named_after_the_scores_before_it(run: Run, model_dir: str, line: bytes, told: str) -> None:
-    done = run("score", "-m", model_dir, stdin=b"the ||| das\nold ||| alt\n" + line + b"\nthe ||| das\n")
-    assert done.status == 1
-    assert done.out.count(b"\n") == 2
-    assert f"error: <stdin>:3: {told}" in done.last_line
-
-
-def test_factors_are_asked_for(run: Run, model_dir: str, tmp_path: Path) -> None:
-    save(replace(load(model_dir), factors=(1, None)), str(tmp_path))
-    done = run("score", "-m", tmp_path, stdin=b"DT|the ||| das\nthe ||| das\n")
-    assert done.out == run("score", "-m", model_dir, stdin=b"the\tdas\n").out
-    assert "<stdin>:2: source word 'the' has no factor 1" in done.last_line
-
-
-def test_a_model_that_never_saw_unknown_words(run: Run, make_model: MakeModel) -> None:
-    done = run("score", "-m", make_model(unk_shares=(0.1, 0.0)), stdin=b"the ||| das\n")
-    assert done.status == 0
-    assert "warning: no target word was unknown in training: scores of pairs with such a word mean nothing" in done.err
-    assert "source word" not in done.err

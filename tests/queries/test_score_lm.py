@@ -49,9 +49,7 @@ def test_lines_in_lines_out(run: Run, lm: Path) -> None:
         total, tokens, unknown = total + sum(expected), tokens + len(expected), unknown + ids.count(UNK)
         known += sum(p for p, i in zip(expected, [*ids, EOS], strict=True) if i != UNK)
     warning, *lines_told = result.err.splitlines()
-    share = f"{unknown / (tokens - 6):.1%}"
-    said = "of the words are unknown to the model, 10.0% in its training: other language, tokenization, or too little text"
-    assert warning == f"phrase-rescore: warning: {share} {said}"
+    assert warning.startswith(f"phrase-rescore: warning: {unknown / (tokens - 6):.1%} of the words are unknown")
     told = dict(line.removeprefix("phrase-rescore: ").split(": ") for line in lines_told)
     assert (int(told["Tokens"]), int(told["OOVs"])) == (tokens, unknown)
     assert float(told["Perplexity including OOVs"]) == pytest.approx(math.exp(-total / tokens), rel=1e-5)
@@ -61,11 +59,12 @@ def test_lines_in_lines_out(run: Run, lm: Path) -> None:
 def test_marks_of_sentences_are_left_out(run: Run, lm: Path) -> None:
     texts = (b"the house\na\n", b"<s> the house </s>\na </s>\n")
     plain, marked = (run("score-lm", "-", "-m", lm, stdin=text) for text in texts)
-    said = "phrase-rescore: warning: <s> and </s> around 2 sentences were left out; the model adds its own\n"
-    assert (marked.out, marked.err) == (plain.out, said + plain.err)
+    assert marked.out == plain.out
+    warning, rest = marked.err.split("\n", 1)
+    assert ("warning: " in warning, "2 sentences" in warning, rest) == (True, True, plain.err)
     refused = run("score-lm", "-", "-m", lm, stdin=b"a\na </s> <s> b\n")
     assert (refused.status, refused.out.count(b"\n")) == (1, 1)
-    assert "<stdin>:2: '</s>' between words; write one sentence a line, or delete the mark" in refused.err
+    assert "<stdin>:2: '</s>' between words" in refused.err
 
 
 def test_a_file_is_as_standard_input(run: Run, lm: Path, tmp_path: Path) -> None:
