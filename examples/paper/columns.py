@@ -26,10 +26,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sacrebleu.metrics.bleu import BLEU
 from torch import Tensor
 
 from phrase_rescore.errors import RescoreError
+from phrase_rescore.evaluation.metrics import Metric
 from phrase_rescore.evaluation.significance import randomization_p_values
 from phrase_rescore.files.inputs import open_input
 from phrase_rescore.moses.hypotheses import read_entries
@@ -79,9 +79,9 @@ def read_lists(half: Path, languages: Sequence[str]) -> Lists:
                 pair = b" ".join(src[entry.segment][first : last + 1]), tgt
                 used.append(places.setdefault(pair, len(places)))
                 by.append(number)
-    counts = BLEU(tokenize="none", force=True)._extract_corpus_statistics(hypotheses, [[ref[i] for i in segment]])
+    counts = Metric("bleu", [tuple(ref[i] for i in segment)]).counts(tuple(hypotheses))
     return Lists(
-        np.unique(segment, return_inverse=True)[1], np.array(counts, np.float64), np.array(decoder), labels,
+        np.unique(segment, return_inverse=True)[1], counts, np.array(decoder), labels,
         list(places), np.array(used), np.array(by),
     )  # fmt: skip
 

@@ -17,16 +17,15 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
-from sacrebleu.metrics.bleu import BLEU
 
 from phrase_rescore.errors import RescoreError
+from phrase_rescore.evaluation.metrics import Counts, Metric
 from phrase_rescore.files.inputs import open_input
 from phrase_rescore.moses.table import split_fields, words
 
 LONG = 4  # words of a long phrase
 UNSEEN = 1e-3  # for pairs that the sets do not have; those that they have are 0.1 and more, nearly all
 _SPAN = re.compile(rb"\|(\d+)-(\d+)\|")
-Counts = NDArray[np.int64]
 
 
 def lines(path: str) -> Iterator[bytes]:
@@ -55,11 +54,9 @@ def oracle(nbest: str, reference: str) -> dict[str, float]:
     for line in lines(nbest):
         number, hypothesis, *_ = split_fields(line)
         lists[int(number)].append(b" ".join(words(hypothesis)).decode())
-    metric = BLEU(tokenize="none", force=True)
     flat = [hypothesis for found in lists for hypothesis in found]
-    counts: Counts = np.array(
-        metric._extract_corpus_statistics(flat, [[r for r, found in zip(references, lists, strict=True) for _ in found]])
-    )
+    repeated = tuple(reference for reference, found in zip(references, lists, strict=True) for _ in found)
+    counts = Metric("bleu", [repeated]).counts(tuple(flat))
     by_segment = np.split(counts, np.cumsum([len(found) for found in lists])[:-1])
     chosen = [0] * len(lists)
     sums = sum(of_list[0] for of_list in by_segment)
