@@ -1,26 +1,16 @@
 """Declare the options of evaluate, which compares systems."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from phrase_rescore.cli import options
 from phrase_rescore.cli.options import FILE, OUTPUT, TEXT, Value, flag, option, quiet_option
+from phrase_rescore.evaluation.corpora import SetFiles
 from phrase_rescore.ranges import EXAMPLES, SAMPLES, TEST_SEEDS
 
-if TYPE_CHECKING:
-    from phrase_rescore.evaluation.corpora import SetFiles
-
 _METRICS = ("bleu", "chrf", "ter")
-
-
-def _set(words: Sequence[str]) -> "SetFiles":
-    """Read the files of a set, here and not before: sacrebleu is imported with them."""
-    from phrase_rescore.evaluation.corpora import SetFiles
-
-    return SetFiles.parse(words)
 
 
 class SetOption(click.Option):
@@ -52,7 +42,7 @@ class EvaluateCommand(options.Command):
     options_metavar="[OPTIONS] --set NAME REF SYSTEM=OUT... [--set ...]",
 )  # fmt: skip
 @option(
-    "--set sets", Value("SET", _set), cls=SetOption, multiple=True, required=True,
+    "--set sets", Value("SET", SetFiles.parse), cls=SetOption, multiple=True, required=True,
     help="A set, its reference (or REF,REF), and the output of every system (OUT,OUT for several tuning runs).",
     metavar="NAME REF SYSTEM=OUT...",
 )  # fmt: skip
@@ -78,7 +68,7 @@ class EvaluateCommand(options.Command):
     "Write the counts of the only output to FILE, gzip. A later evaluation takes FILE as OUT.",
 )  # fmt: skip
 @quiet_option
-def evaluate(sets: "tuple[SetFiles, ...]", form: str, quiet: bool, **asked: Any) -> None:
+def evaluate(sets: tuple[SetFiles, ...], form: str, quiet: bool, **asked: Any) -> None:
     """Score the outputs of systems with sacrebleu. Write a table of systems and sets, with the signatures of the metrics.
     For every system it has the difference to a baseline, and the probability p of one as large by chance.
 

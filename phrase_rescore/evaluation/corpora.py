@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from itertools import chain
 
 from phrase_rescore.errors import InputError, OptionError, RowError
-from phrase_rescore.evaluation.metrics import Segments
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.messages import counted, printable, shown
 from phrase_rescore.moses.hypotheses import Derivation, check_cover, parse_surface
 from phrase_rescore.moses.table import split_fields, words
 from phrase_rescore.moses.text import decoded, parsed_lines
+
+Segments = tuple[str, ...]
 
 USAGE = "a set is NAME REF SYSTEM=OUT …, say, --set dev dev.fr baseline=dev.out"
 

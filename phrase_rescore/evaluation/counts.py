@@ -12,8 +12,8 @@ from typing import Any, get_type_hints
 import numpy as np
 
 from phrase_rescore.errors import InputError
-from phrase_rescore.evaluation.corpora import Text, read_lines, read_text
-from phrase_rescore.evaluation.metrics import METRICS, Counts, EvaluationSettings, Metric, Segments, sacrebleu_version
+from phrase_rescore.evaluation.corpora import Segments, Text, read_lines, read_text
+from phrase_rescore.evaluation.metrics import METRICS, Counts, EvaluationSettings, Metric, sacrebleu_version
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.outputs import atomic_output, gzip_member
 from phrase_rescore.messages import counted, shown

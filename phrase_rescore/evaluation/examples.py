@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from phrase_rescore.evaluation.corpora import Text
-from phrase_rescore.evaluation.metrics import Segments
+from phrase_rescore.evaluation.corpora import Segments, Text
 from phrase_rescore.messages import in_one_line
 from phrase_rescore.moses.hypotheses import Derivation, UsedPhrase
 from phrase_rescore.moses.table import words

@@ -17,6 +17,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
+from phrase_rescore.evaluation.corpora import Segments
 from phrase_rescore.ranges import EXAMPLES, SAMPLES, TEST_SEEDS, Checked, ranged
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}  # and what sacrebleu calls their scores
@@ -24,7 +25,6 @@ METRICS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}  # and what sacrebleu 
 _UNSPACED = {"zh": "zh", "ja": "char"}  # 13a finds no words in them
 
 Counts = NDArray[np.float64]  # (segments, width), as sacrebleu lays them out
-Segments = tuple[str, ...]
 
 
 def sacrebleu_version() -> str:

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.evaluation.corpora import SetFiles
+from phrase_rescore.evaluation.corpora import Segments, SetFiles
 from phrase_rescore.evaluation.counts import Basis, OutputStatistics, write_statistics
 from phrase_rescore.evaluation.examples import Examples, make_examples
-from phrase_rescore.evaluation.metrics import EvaluationSettings, Metric, Segments
+from phrase_rescore.evaluation.metrics import EvaluationSettings, Metric
 from phrase_rescore.evaluation.sets import ReadSet
 from phrase_rescore.evaluation.significance import Noise, bootstrap_p_values, pooled, randomization_p_values
 from phrase_rescore.files.inputs import display_name

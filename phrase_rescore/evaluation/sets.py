@@ -3,9 +3,18 @@
 from collections.abc import Iterator, Mapping
 
 from phrase_rescore.errors import InputError, OptionError
-from phrase_rescore.evaluation.corpora import USAGE, SetFiles, Text, check_lines, check_source, read_lines, segments_of
+from phrase_rescore.evaluation.corpora import (
+    USAGE,
+    Segments,
+    SetFiles,
+    Text,
+    check_lines,
+    check_source,
+    read_lines,
+    segments_of,
+)
 from phrase_rescore.evaluation.counts import Basis, OutputStatistics, read_output
-from phrase_rescore.evaluation.metrics import METRICS, EvaluationSettings, Segments, sacrebleu_version
+from phrase_rescore.evaluation.metrics import METRICS, EvaluationSettings, sacrebleu_version
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.messages import printable
 from phrase_rescore.moses.text import look, mismatch

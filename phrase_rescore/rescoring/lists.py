@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.errors import InputError, RowError
-from phrase_rescore.evaluation.metrics import Metric, Segments
+from phrase_rescore.evaluation.corpora import Segments
+from phrase_rescore.evaluation.metrics import Metric
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.messages import counted, printable
 from phrase_rescore.moses.hypotheses import Entry, map_entries, read_entries

@@ -56,6 +56,10 @@ def test_outputs_with_phrases(output: bytes) -> None:
     assert read_text("out", output.splitlines(keepends=True)) == Text(("", "y z x", "d"), phrases)
 
 
+def test_a_phrase_may_be_without_words() -> None:
+    assert read_text("out", [b"x |0-0| |1-1| y |2-2|\n"]).segments == ("x y",)
+
+
 @pytest.mark.parametrize("text", ["", "a |0-0| b", "a |0-0|b", "a 0-0", "a &#124;0-0&#124;"])
 def test_text_without_phrases(text: str) -> None:
     assert read_text("out", [f"{text}\n".encode()] * 2) == Text((text, text))

@@ -104,16 +104,14 @@ def test_several_models_each_with_its_label(run: Run, lm: Path, model_dir: str, 
     assert re.findall(rb"[A-Z]+\d=", result.out.splitlines()[0]) == [b"LM0=", b"TM0=", b"CSLM0=", b"RNN0=", b"CSLM1="]
     named = run("rescore", "-", *more, "--label", "X", stdin=a_list())
     assert re.findall(rb"[A-Z]+\d*=", named.out.splitlines()[0]) == [b"LM0=", b"TM0=", b"X=", b"RNN0=", b"CSLM1="]
-    twice = run("rescore", "-", *more, "--label", "RNN0", stdin=a_list())
-    assert twice.status == 2
-    assert "have the label RNN0" in twice.err
 
 
 def test_renewing_a_feature(run: Run, lm: Path) -> None:
     once = run("rescore", "-", "-m", lm, stdin=a_list()).out
     refused = run("rescore", "-", "-m", lm, stdin=once)
-    assert refused.status == 1
-    assert "<stdin>:1: the list has a feature CSLM0 already; overwrite it with --replace, or choose another" in refused.err
+    assert (refused.status, refused.out) == (1, b"")
+    assert "<stdin>:1: " in refused.err
+    assert "--replace" in refused.err
     assert refused.last_line == "phrase-rescore: OUTPUT IS INCOMPLETE: 0 rows"
     assert run("rescore", "-", "-m", lm, "--replace", stdin=once).out == once
 
@@ -145,54 +143,12 @@ def test_totals_that_are_written_alike_are_ranked_as_they_are(run: Run, tmp_path
     assert ranked == b"0 ||| b ||| LM0= -100.0001 ||| -100\n0 ||| a ||| LM0= -100.0004 ||| -100\n"
 
 
-@pytest.mark.parametrize(
-    ("more", "status", "said"),
-    [
-        ((), 2, "nothing to do; name a model with -m, or ask for --weights, --sort or --best"),
-        (("--best", "--sort"), 2, "choose one of them"),
-        (("--best", "--label", "X"), 2, "1 labels for 0 features"),
-        (("-m", "LM", "--whole"), 2, "--whole is for models of pairs, and -m names none; leave it out"),
-        (("-m", "LM", "--log"), 2, "--log says that --scores has logarithms"),
-        (("-m", "LM", "--label", "a_b"), 2, "--label 'a_b': letters and digits only"),
-        (("-m", "MODEL"), 2, "scores pairs; give the text that was decoded with --source"),
-    ],
-)
-def test_options_that_do_not_fit(run: Run, lm: Path, model_dir: str, more: tuple[str, ...], status: int, said: str) -> None:
-    args = [{"LM": str(lm), "MODEL": model_dir}.get(arg, arg) for arg in more]
-    result = run("rescore", "-", *args, stdin=a_list())
-    assert (result.status, result.out) == (status, b"")
-    assert said in result.last_line
-
-
-@pytest.mark.parametrize("at", [1, 40, 84])
-def test_a_list_cut_in_the_middle_of_a_line(run: Run, lm: Path, tmp_path: Path, at: int) -> None:
-    lines = a_list().splitlines(keepends=True)
-    data = b"".join(lines[: at - 1]) + lines[at - 1][:9]
-    result = run("rescore", "-", "-m", lm, "-o", tmp_path / "out", stdin=data)
-    assert result.status == 1
-    assert f"<stdin>:{at}: 2 fields; an entry has at least four" in result.last_line
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_source_of_other_segments(run: Run, model_dir: str, tmp_path: Path) -> None:
-    (tmp_path / "source").write_bytes(b"a b c\n" * 11)
-    result = run("rescore", "-", "-m", model_dir, "--source", tmp_path / "source", stdin=a_list())
-    assert "<stdin>:78: segment 11, but the source has 11; give the text that was decoded" in result.err
-    (tmp_path / "source").write_bytes(b"a b\n" * 12)
-    result = run("rescore", "-", "-m", model_dir, "--source", tmp_path / "source", stdin=a_list())
-    assert "<stdin>:1: phrase |2-2| of a source of 2 words" in result.err
-    plain = re.sub(rb" \|\|\| [^|]*\n", b"\n", a_list())
-    result = run("rescore", "-", "-m", model_dir, "--source", tmp_path / "source", stdin=plain)
-    assert "<stdin>:1: no phrase segmentation in an n-best list" in result.err
-
-
 def test_empty_and_odd_hypotheses(run: Run, lm: Path) -> None:
     data = b"0 |||  ||| X= 1 ||| 1\n0 ||| a\xff \x00 ||| X= 1 ||| 1\n"
     result = run("rescore", "-", "-m", lm, stdin=data)
     assert [v[0] for v in values(result.out, b"CSLM0")] == pytest.approx(
         [hypothesis_log_prob([]), hypothesis_log_prob([b"a\xff", b"\x00"])], rel=1e-5
     )
-    assert "<stdin>: is empty; pass an n-best list" in run("rescore", "-", "-m", lm, stdin=b"").err
 
 
 def test_marks_of_sentences_are_left_out(run: Run, lm: Path) -> None:
@@ -225,48 +181,6 @@ def test_a_gap_of_segments_takes_no_memory(run: Run, monkeypatch: pytest.MonkeyP
     assert run("rescore", "-", "--best", stdin=b"10 ||| a ||| X= 1 ||| 1\n").out == b"\n" * 10 + b"a\n"
 
 
-def test_what_is_no_number_or_has_no_label(run: Run, lm: Path, tmp_path: Path) -> None:
-    for total in (b"nan", b"inf", b"1_0", b"", b"1e999"):
-        result = run("rescore", "-", "--best", stdin=b"0 ||| a ||| X= 1 ||| " + total + b"\n")
-        assert (result.status, result.out) == (1, b"")
-        assert "is not a number" in result.err
-    for weight in ("nan", "inf", "1_0", "1e999"):
-        (tmp_path / "w").write_text(f"[weight]\nX= {weight}\n")
-        result = run("rescore", "-", "--weights", tmp_path / "w", stdin=b"0 ||| a ||| X= 1 ||| 1\n")
-        assert result.status == 1
-        assert "Moses wants NAME= and numbers there" in result.err
-    (tmp_path / "w").write_text("[weight]\nX= 1e200\n")
-    result = run("rescore", "-", "--weights", tmp_path / "w", stdin=b"0 ||| a ||| X= 1e200 ||| 1\n")
-    assert "<stdin>:1: the total of its weights and values is not a finite number" in result.err
-    result = run("rescore", "-", "-m", lm, "--replace", stdin=b"0 ||| a ||| CSLM0= 1 X= 2 CSLM0= 3 ||| 1\n")
-    assert "<stdin>:1: the label 'CSLM0=' is used twice; make the list again" in result.err
-    result = run("rescore", "-", "-m", lm, stdin=b"0 ||| a ||| -1 -2 ||| 1\n")
-    assert "<stdin>:1: the value '-1' has no label; run moses without -labeled-n-best-list false" in result.err
-
-
-def test_names_that_do_not_fit(run: Run, lm: Path, tmp_path: Path) -> None:
-    assert "both '-', standard input" in run("rescore", "-", "-m", lm, "--source", "-", stdin=a_list()).err
-    assert "Moses reads plain lists and .gz" in run("rescore", "-", "-m", lm, "-o", tmp_path / "x.bz2", stdin=a_list()).err
-    missing = run("score-lm", "-m", tmp_path / "none")
-    assert "make one with 'phrase-rescore train-lm CORPUS -m" in missing.err
-
-
-def test_words_without_the_factor_have_their_line(run: Run, model_dir: str, tmp_path: Path) -> None:
-    factored = replace(load(model_dir), factors=(1, None))
-    (tmp_path / "factored").mkdir()
-    save(factored, str(tmp_path / "factored"))
-    (tmp_path / "source").write_bytes(b"a|X b|Y c|Z\n" * 11 + b"a b c\n")
-    result = run("rescore", "-", "-m", tmp_path / "factored", "--source", tmp_path / "source", stdin=a_list())
-    assert "<stdin>:78: source word 'a' has no factor 1" in result.err
-
-
-def test_the_best_by_totals_that_leave_the_model_out_are_refused(run: Run, lm: Path) -> None:
-    result = run("rescore", "-", "-m", lm, "--best", stdin=a_list())
-    assert (result.status, result.out) == (2, b"")
-    assert "--best needs --weights: " in result.err
-    assert "give --weights, or leave -m out" in result.err
-
-
 def test_words_of_another_language_are_told_of(run: Run, lm: Path, model_dir: str, tmp_path: Path) -> None:
     known = run("rescore", "-", "-m", lm, stdin=b"0 ||| a b . ||| X= 1 ||| 1\n")
     assert "warning" not in known.err
@@ -279,14 +193,6 @@ def test_words_of_another_language_are_told_of(run: Run, lm: Path, model_dir: st
     pairs = run("rescore", "-", "-m", model_dir, "--source", tmp_path / "source",
                 stdin=b"0 ||| das qq ||| X= 1 ||| 1 ||| 0=0 1=1\n")  # fmt: skip
     assert "RNN0: 50.0% of the words are unknown to the model, 2.0% in its training" in pairs.err
-
-
-def test_a_list_of_the_other_direction_is_refused(run: Run, model_dir: str, tmp_path: Path) -> None:
-    (tmp_path / "source").write_bytes(b"das haus ist alt\n")
-    entry = b"0 ||| the house is old ||| X= 1 ||| 1 ||| 0=0-0 1=1-1 2=2-2 3=3-3\n"
-    result = run("rescore", "-", "-m", model_dir, "--source", tmp_path / "source", "-o", tmp_path / "out", stdin=entry)
-    assert (result.status, (tmp_path / "out").exists()) == (1, False)
-    assert "<stdin>: source and target seem swapped: 100% of the source and 100% of the target" in result.err
 
 
 SPARSE = b"0 ||| the house ||| LM0= -2 PL_s1= 1 PL_s2= 0 ||| -1\n0 ||| house ||| LM0= -1 PL_s1= 0 PL_s2= 1 ||| -4\n"
@@ -305,30 +211,6 @@ def test_sparse_weights_of_a_weight_file(run: Run, tmp_path: Path, monkeypatch: 
     assert "warning: no weight for 1 feature (PL_s2), counted as 0 as sparse features are in Moses" in found.err
     ini.write_text("[weight-file]\nsparse\n[weight]\nLM0= 1\nPL_s1= 5\n")  # which goes before the file's
     assert run("rescore", "-", "--weights", ini, "--best", stdin=SPARSE).out == b"the house\n"
-
-
-@pytest.mark.parametrize(
-    ("ini", "said"),
-    [
-        ("[weight]\nLM0= 1\n", "<stdin>:1: no weight of the feature PL_s1; name it in the file of --weights"),
-        ("[weight]\nLM0= 1\n[weight-file]\nnone\n", "ini:4: no file none, which [weight-file] names; write its whole path"),
-        ("[weight]\nLM0= 1\n[weight-file]\nbad\n", "bad:2: 'PL_s2= 1'; Moses wants NAME and a number there"),
-        ("[weight-file]\nbad\nbad\n", "ini:3: a second file in [weight-file]; Moses reads the first alone: leave one"),
-        ("[weight]\nLM0= 1\n[weight-overwrite]\nLM0= 2\n", "ini:4: weights in [weight-overwrite]; move them into [weight]"),
-    ],
-)
-def test_weights_that_are_missing_or_bad(run: Run, tmp_path: Path, ini: str, said: str) -> None:
-    (tmp_path / "ini").write_text(ini)
-    (tmp_path / "bad").write_text("PL_s1 1\nPL_s2= 1\n")
-    result = run("rescore", "-", "--weights", tmp_path / "ini", "--best", stdin=SPARSE)
-    assert (result.status, result.out) == (1, b"")
-    assert said in result.err
-
-
-def test_a_label_of_every_entry_is_dense(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "ini").write_text("[weight]\nlm_0= 1\n")
-    data = b"0 ||| a ||| lm_0= -2 tm_0= 1 ||| -1\n1 ||| b ||| lm_0= -2 tm_0= 1 PL_x= 1 ||| -1\n"
-    assert "<stdin>:1: no weight of the feature tm_0" in run("rescore", "-", "--weights", tmp_path / "ini", stdin=data).err
 
 
 def test_weights_without_their_feature(run: Run, tmp_path: Path) -> None:
@@ -393,23 +275,101 @@ def test_scores_of_any_program(run: Run, lm: Path, tmp_path: Path, monkeypatch: 
     assert re.sub(rb"SCORE0= [^ ]+ ", b"", by_p.out) == data
 
 
-@pytest.mark.parametrize(
-    ("numbers", "more", "said"),
-    [
-        (b"0.5\n" * 83, (), "scores: ends at line 83; <stdin> has more entries; write a number for each of its entries, in"),
-        (b"0.5\n" * 85, (), "scores: has more lines than <stdin> has entries (84); write"),
-        (b"0.5\n-0.5\n" * 42, (), "scores:2: -0.5 is not above 0; a probability is; add --log if the file has natural log"),
-        (b"0.5\n1_0\n" * 105, (), "scores:2: '1_0' is not a number"),
-        (b"0.5\n0.5x\n" * 42, (), "scores:2: '0.5x' is not a number; write a number a line"),
-        (b"0.5\nnan\n" * 42, ("--log",), "scores:2: 'nan' is not a number"),
-        (b"0.5\n" * 84, ("--label", "LM0"), "<stdin>:1: the list has a feature LM0 already"),
-    ],
-)
-def test_scores_that_do_not_fit_the_list(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numbers: bytes, more: tuple[str, ...], said: str
+LIST = a_list()
+PLAIN = re.sub(rb" \|\|\| [^|]*\n", b"\n", LIST)  # without its segmentation
+
+
+def entry(features: bytes = b"X= 1", total: bytes = b"1", text: bytes = b"a") -> bytes:
+    return b"0 ||| %b ||| %b ||| %b\n" % (text, features, total)
+
+
+def cut_off(line: int) -> bytes:
+    lines = LIST.splitlines(keepends=True)
+    return b"".join(lines[: line - 1]) + lines[line - 1][:9]
+
+
+FILES = {
+    "source": b"a b c\n" * 12, "eleven": b"a b c\n" * 11, "short": b"a b\n" * 12, "german": b"das haus ist alt\n",
+    "factors": b"a|X b|Y c|Z\n" * 11 + b"a b c\n", "w": b"[weight]\nX= 1e200\n", "lm-only": b"[weight]\nLM0= 1\n",
+    "no-file": b"[weight]\nLM0= 1\n[weight-file]\nnone\n", "bad-file": b"[weight]\nLM0= 1\n[weight-file]\nbad\n",
+    "bad": b"PL_s1 1\nPL_s2= 1\n", "two-files": b"[weight-file]\nbad\nbad\n", "lm_0": b"[weight]\nlm_0= 1\n",
+    "overwrite": b"[weight]\nLM0= 1\n[weight-overwrite]\nLM0= 2\n", "83": b"0.5\n" * 83, "85": b"0.5\n" * 85,
+    "negative": b"0.5\n-0.5\n" * 42, "1_0": b"0.5\n1_0\n" * 105, "0.5x": b"0.5\n0.5x\n" * 42, "84": b"0.5\n" * 84,
+    "lognan": b"0.5\nnan\n" * 42, "inf-weight": b"[weight]\nX= inf\n", "huge-weight": b"[weight]\nX= 1e999\n",
+    "1_0-weight": b"[weight]\nX= 1_0\n",
+}  # fmt: skip
+REFUSED: dict[str, tuple[bytes, str, int, list[str]]] = {  # the list, the arguments, the status, what the message names
+    "nothing to do": (LIST, "", 2, ["-m", "--weights", "--sort", "--best"]),
+    "list and best": (LIST, "--best --sort", 2, ["--best", "--sort"]),
+    "a label too many": (LIST, "--best --label X", 2, ["1 label", "--label"]),
+    "no model of pairs": (LIST, "-m lm --whole", 2, ["--whole", "-m"]),
+    "no scores": (LIST, "-m lm --log", 2, ["--log", "--scores"]),
+    "a label that tuners do not take": (LIST, "-m lm --label a_b", 2, ["--label 'a_b'"]),
+    "a label twice": (LIST, "-m lm -m lm --label CSLM1", 2, ["CSLM1", "--label"]),
+    "no source": (LIST, "-m model", 2, ["-m model", "--source"]),
+    "a score without a weight": (LIST, "-m lm --best", 2, ["--best", "--weights", "-m"]),
+    "a file without a weight": (LIST, "--scores 84 --best", 2, ["--best", "--weights", "--scores"]),
+    "two streams": (LIST, "-m lm --source -", 2, ["'-'", "--source"]),
+    "another compression": (LIST, "-m lm -o x.bz2", 2, ["x.bz2", ".gz"]),
+    "an empty list": (b"", "-m lm", 1, ["<stdin>: is empty"]),
+    "cut off in the first line": (cut_off(1), "-m lm -o out", 1, ["<stdin>:1: 2 fields"]),
+    "cut off in a line": (cut_off(40), "-m lm -o out", 1, ["<stdin>:40: 2 fields"]),
+    "cut off in the last line": (cut_off(84), "-m lm -o out", 1, ["<stdin>:84: 2 fields"]),
+    "a source of fewer lines": (LIST, "-m model --source eleven", 1, ["<stdin>:78: segment 11", "11", "--source"]),
+    "a source of shorter lines": (LIST, "-m model --source short", 1, ["<stdin>:1: phrase |2-2| of a source of 2 words"]),
+    "no segmentation": (PLAIN, "-m model --source source", 1, ["<stdin>:1: no phrase segmentation"]),
+    "the other direction": (
+        b"0 ||| the house is old ||| X= 1 ||| 1 ||| 0=0-0 1=1-1 2=2-2 3=3-3\n", "-m model --source german -o out", 1,
+        ["<stdin>: source and target seem swapped: 100% of the source and 100% of the target"],
+    ),
+    "a word without the factor": (LIST, "-m factored --source factors", 1, ["<stdin>:78: source word 'a' has no factor 1"]),
+    "an empty pair": (entry(text=b""), "-m model --whole --source source", 1, ["<stdin>:1: an empty source or hypothesis"]),
+    **{f"total {total.decode()}": (entry(total=total), "--best", 1, ["<stdin>:1: "])
+       for total in (b"nan", b"inf", b"1_0", b"", b"1e999")},
+    "an infinite total": (entry(b"X= 1e200"), "--weights w", 1, ["<stdin>:1: the total"]),
+    "a label twice in an entry": (entry(b"CSLM0= 1 X= 2 CSLM0= 3"), "-m lm --replace", 1, ["<stdin>:1: the label 'CSLM0='"]),
+    "values without labels": (entry(b"-1 -2"), "-m lm", 1, ["<stdin>:1: the value '-1'"]),
+    "an infinite weight": (entry(), "--weights inf-weight", 1, ["inf-weight:2: "]),
+    "a weight too large": (entry(), "--weights huge-weight", 1, ["huge-weight:2: "]),
+    "a weight of Python": (entry(), "--weights 1_0-weight", 1, ["1_0-weight:2: "]),
+    "no weight of a feature": (SPARSE, "--weights lm-only --best", 1, ["<stdin>:1: no weight of the feature PL_s1"]),
+    "no weight of what every entry has": (
+        b"0 ||| a ||| lm_0= -2 tm_0= 1 ||| -1\n1 ||| b ||| lm_0= -2 tm_0= 1 PL_x= 1 ||| -1\n", "--weights lm_0", 1,
+        ["<stdin>:1: no weight of the feature tm_0"],
+    ),
+    "no file of weights": (SPARSE, "--weights no-file --best", 1, ["no-file:4: no file none"]),
+    "a bad file of weights": (SPARSE, "--weights bad-file --best", 1, ["bad:2: 'PL_s2= 1'"]),
+    "two files of weights": (SPARSE, "--weights two-files --best", 1, ["two-files:3: "]),
+    "weights in another section": (SPARSE, "--weights overwrite --best", 1, ["overwrite:4: ", "[weight-overwrite]"]),
+    "too few scores": (LIST, "--scores 83", 1, ["83: ends at line 83; <stdin>"]),
+    "too many scores": (LIST, "--scores 85", 1, ["85: ", "<stdin>", "84"]),
+    "scores below 0": (LIST, "--scores negative", 1, ["negative:2: -0.5", "--log"]),
+    "scores of Python": (LIST, "--scores 1_0", 1, ["1_0:2: '1_0'"]),
+    "no scores in a file": (LIST, "--scores 0.5x", 1, ["0.5x:2: '0.5x'"]),
+    "scores that are none": (LIST, "--scores lognan --log", 1, ["lognan:2: 'nan'"]),
+    "a label of the list": (LIST, "--scores 84 --label LM0", 1, ["<stdin>:1: ", "LM0", "--replace"]),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, model_dir: str) -> Path:
+    folder = tmp_path_factory.mktemp("refused")
+    for name, data in FILES.items():
+        (folder / name).write_bytes(data)
+    small_lm(folder / "lm")
+    (folder / "model").symlink_to(Path(model_dir).absolute())
+    (folder / "factored").mkdir()
+    save(replace(load(model_dir), factors=(1, None)), str(folder / "factored"))
+    return folder
+
+
+@pytest.mark.parametrize(("data", "args", "status", "named"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_rescored(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, args: str, status: int, named: list[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("scores").write_bytes(numbers)
-    result = run("rescore", "-", "--scores", "scores", *more, stdin=a_list())
-    assert result.status == 1
-    assert f"error: {said}" in result.err
+    monkeypatch.chdir(folder)
+    result = run("rescore", "-", *args.split(), stdin=data)
+    assert result.status == status
+    told = next(line for line in result.err.splitlines() if "error: " in line.lower())
+    assert all(name in told for name in named), told
+    assert not Path("out").exists()
