@@ -7,15 +7,17 @@ import functools
 import os
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import add, ne
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from phrase_rescore.annotation.options import AnnotateOptions
-from phrase_rescore.data.vocabulary import SIDES, UNK
+from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import InputError, ModelError
 from phrase_rescore.files.inputs import Block
 from phrase_rescore.files.outputs import gzip_member
@@ -106,8 +108,8 @@ def _scorer(model_dir: str, config_file: object, device: str, precision: str) ->
 def _config_file(model_dir: str) -> object:
     """Return what changes when another model takes this one's place."""
     with contextlib.suppress(OSError):
-        found = os.stat(os.path.join(model_dir, CONFIG))
-        return found.st_ino, found.st_mtime_ns
+        status = os.stat(os.path.join(model_dir, CONFIG))
+        return status.st_ino, status.st_mtime_ns
     return None
 
 
@@ -195,17 +197,26 @@ class Annotator:
         """Make the columns of one model, and add their counts to the statistics. Raises InputError where UNK is untrained."""
         form, pairs = self.options.columns, scorer.encode_phrases(table.src, table.tgt)
         statistics.src_words, statistics.tgt_words = len(pairs.src.ids), len(pairs.tgt.ids)
-        unknown = pairs.src.counts_of(UNK), pairs.tgt.counts_of(UNK)
-        shares = scorer.checkpoint.unk_shares
-        for side, phrases, in_training, counts in zip(SIDES, (table.src, table.tgt), shares, unknown, strict=True):
-            if in_training == 0 and not self.options.allow_untrained_unk and counts.any():
-                place = int((counts > 0).argmax())
-                found = f"{shown(phrases[place])} has a {side} word that the model does not know, and its UNK was never trained"
-                hint = "train on data with rarer words or a smaller --shortlist, or accept with --allow-untrained-unk"
-                raise InputError(self.table, found, hint, table.lines[place])
-        read, predicted = reversed(unknown) if scorer.checkpoint.inverse else unknown
+        src_unknown, tgt_unknown = pairs.src.counts_of(UNK), pairs.tgt.counts_of(UNK)
+        if not self.options.allow_untrained_unk:
+            src_share, tgt_share = scorer.checkpoint.unk_shares
+            self._check_unk("source", src_share, src_unknown, table.src, table.lines)
+            self._check_unk("target", tgt_share, tgt_unknown, table.tgt, table.lines)
+        read, predicted = (tgt_unknown, src_unknown) if scorer.checkpoint.inverse else (src_unknown, tgt_unknown)
         counted = {"output": predicted, "input": read, "both": read + predicted}[form.unknown_side]
         log_p = scorer.log_probs(pairs) if "score" in form.features else np.zeros(len(pairs))
-        clamped = (log_p < MIN_LOG_P, counted > MAX_COUNT) if form.scale == "exp" else ()
-        statistics.models.append(ModelStatistics(*(int(numbers.sum()) for numbers in (*unknown, *clamped))))
+        counts: list[NDArray[Any]] = [src_unknown, tgt_unknown]
+        if form.scale == "exp":
+            counts += [log_p < MIN_LOG_P, counted > MAX_COUNT]  # what is clamped
+        statistics.models.append(ModelStatistics(*(int(of_rows.sum()) for of_rows in counts)))
         return form.columns(log_p, counted.tolist())
+
+    def _check_unk(
+        self, side: str, in_training: float, unknown: NDArray[np.int64], phrases: Sequence[bytes], lines: Sequence[int]
+    ) -> None:
+        """Raise InputError for the first row with an unknown word if the model has never seen one in training."""
+        if in_training == 0 and unknown.any():
+            place = int((unknown > 0).argmax())
+            found = f"{shown(phrases[place])} has a {side} word that the model does not know, and its UNK was never trained"
+            hint = "train on data with rarer words or a smaller --shortlist, or accept with --allow-untrained-unk"
+            raise InputError(self.table, found, hint, lines[place])

@@ -32,26 +32,18 @@ THREADS_UP_TO = 4  # jobs on CPUs; with more, threads of one process wait for ea
 T = TypeVar("T")
 
 
-class Pending(Protocol):
-    """A block in work."""
-
-    def result(self) -> Any:
-        """Wait for what the function returns, and raise what it raises."""
-
-
 class BlockExecutor(Protocol):
-    """What runs a function on blocks: threads or processes of this machine, or a cluster."""
+    """What runs a function on blocks: threads or processes of this machine, or a cluster.
+
+    ``in_flight``: the most blocks in memory, in work or done and waiting for their turn to be written. ``description``: for the
+    closing report. ``submit`` returns what has ``result()``.
+    """
 
     @property
-    def in_flight(self) -> int:
-        """The most blocks in memory: in work, or done and waiting for their turn to be written."""
-
+    def in_flight(self) -> int: ...
     @property
-    def description(self) -> str:
-        """What the closing report calls it."""
-
-    def submit(self, function: Any, block: Block, /) -> Pending:
-        """Have a block worked on."""
+    def description(self) -> str: ...
+    def submit(self, function: Any, block: Block, /) -> Any: ...
 
 
 class Workers(NamedTuple):
@@ -98,7 +90,7 @@ def local(jobs: int, threads: int = 1, processes: bool = False) -> Iterator[Work
 
 def in_order(executor: BlockExecutor, function: Callable[[Block], T], blocks: Iterable[Block]) -> Iterator[tuple[Block, T]]:
     """Yield every block with ``function(block)``, in order; few are in memory. Raises RescoreError if a process is killed."""
-    waiting: deque[tuple[Block, Pending]] = deque()
+    waiting: deque[tuple[Block, Any]] = deque()
     try:
         for block in chain(blocks, [None]):
             if block is not None:

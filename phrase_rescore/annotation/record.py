@@ -117,8 +117,8 @@ class Record:
             if self._misfits is None:
                 self.summary.statistics.add_words(self.annotator.statistics_of(block))
         if crc != self._crc:
-            of = " or their scores" * bool(self.annotator.options.scores)
-            raise InputError(self.table, f"its first {self.rows_read:,} rows{of} differ from the interrupted run's", hint)
+            what = "rows or their scores" if self.annotator.options.scores else "rows"
+            raise InputError(self.table, f"its first {self.rows_read:,} {what} differ from the interrupted run's", hint)
         for block in blocks:
             if out.complete:
                 raise InputError(self.table, f"has more than the {self.rows_read:,} rows of the complete run", hint)
@@ -144,8 +144,8 @@ class Record:
             c.refuse_swapped_words(self.table, *self.summary.statistics.words, model=model.directory)
             words = zip(self.summary.statistics.words, c.factors, SIDES, strict=True)
             source, target = (factor_counts(counts, factors, side) for counts, factors, side in words)
-            for found in fit_warnings((source, target), (c.src_vocab, c.tgt_vocab), c.unk_shares):
-                misfit = self.summary.prefix(model) + found
+            for warning in fit_warnings((source, target), (c.src_vocab, c.tgt_vocab), c.unk_shares):
+                misfit = self.summary.prefix(model) + warning
                 self._misfits.append(misfit)
                 self._judge(misfit)
                 self.warn(misfit)

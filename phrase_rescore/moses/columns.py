@@ -114,7 +114,7 @@ class ScoreColumn:
     added: AddedColumn | None = None  # what the sidecar says of it; None: the table's own
 
     def __str__(self) -> str:
-        return f"{self.number} ({self.added.title})" if self.added else f"{self.number}"
+        return f"{self.number} ({self.added.kind})" if self.added else f"{self.number}"
 
     @property
     def is_log(self) -> bool:

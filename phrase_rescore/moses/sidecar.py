@@ -39,13 +39,6 @@ class AddedColumn:
     predicts: str | None = None  # of a score: the side that the model predicts, one of SIDES
     side: str | None = None  # of a count: whose unknown words it has, one of SIDES or both
 
-    @property
-    def title(self) -> str:
-        """What people call the column."""
-        if self.kind == "score":
-            return "p(s|t)" if self.predicts == "source" else "p(t|s)"
-        return "unknown" if self.kind == "count" else self.model
-
 
 def sidecar_path(table: str) -> str:
     """Name the file where annotate says what it added to a table."""
@@ -86,11 +79,9 @@ def read_sidecar(table: str) -> list[AddedColumn] | None:
 def _column(fields: dict[str, Any]) -> AddedColumn:
     """Make a column of its fields in a sidecar. Raises ValueError, TypeError or KeyError if annotate did not write them."""
     column = AddedColumn(**{**fields, "model": printable(fields["model"], 1000)})
-    if not isinstance(column.column, int) or abs(column.column) > _MOST_COLUMNS:
-        raise ValueError
-    if column.kind not in KINDS or column.scale not in SCALES:
-        raise ValueError
-    if column.predicts not in (*SIDES, None) or column.side not in (*SIDES, "both", None):
+    is_number = isinstance(column.column, int) and abs(column.column) <= _MOST_COLUMNS
+    has_sides = column.predicts in (*SIDES, None) and column.side in (*SIDES, "both", None)
+    if not (is_number and has_sides and column.kind in KINDS and column.scale in SCALES):
         raise ValueError
     return column
 

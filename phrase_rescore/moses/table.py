@@ -110,16 +110,16 @@ def is_non_terminal(word: bytes) -> bool:
 
 def phrase_words(field: bytes, side: str) -> list[bytes]:
     """Cut a source or target field into its words. Raises RowError for a phrase empty or too long, and for a non-terminal."""
-    found = words(field)
-    if not found:
+    phrase = words(field)
+    if not phrase:
         raise RowError(f"the {side} phrase is empty", "every row needs both phrases")
-    if len(found) > LONGEST_PHRASE:
+    if len(phrase) > LONGEST_PHRASE:
         lost = "is a line break missing, or is this text instead of phrases?"
-        raise RowError(f"a {side} phrase of {len(found):,} words, more than {LONGEST_PHRASE:,}", lost)
-    if b"]" in field and (bad := next(filter(is_non_terminal, found), None)):
+        raise RowError(f"a {side} phrase of {len(phrase):,} words, more than {LONGEST_PHRASE:,}", lost)
+    if b"]" in field and (bad := next(filter(is_non_terminal, phrase), None)):
         hint = "hierarchical rules are not phrase pairs; brackets in text are escaped as &#91; and &#93;"
         raise RowError(f"non-terminal {shown(bad)} in the {side}", hint)
-    return found
+    return phrase
 
 
 def phrase_pair(src: bytes, tgt: bytes, factors: Factors = WHOLE) -> tuple[bytes, bytes]:
@@ -275,9 +275,11 @@ class TableBlock:
         """Read how often the source and the pair of every row were seen, nan if a row does not say: (rows, 2)."""
         import numpy as np
 
-        fields = [split_fields(tail.removesuffix(b"\n"), 3) for tail in self.tails]
-        counts = [_COUNTS.match(found[2]) if len(found) > 2 else None for found in fields]
-        seen = [(float(found[1]), float(found[2])) if found else (math.nan, math.nan) for found in counts]
+        seen = list[tuple[float, float]]()
+        for tail in self.tails:
+            fields = split_fields(tail.removesuffix(b"\n"), 3)
+            counts = _COUNTS.match(fields[2]) if len(fields) > 2 else None
+            seen.append((float(counts[1]), float(counts[2])) if counts else (math.nan, math.nan))
         return np.array(seen, np.float64).reshape(-1, 2)
 
     def values(self, n_scores: int) -> NDArray[np.float64]:

@@ -132,11 +132,12 @@ class TableReader:
         for side, phrases in zip(self.sides, (rows.src, rows.tgt), strict=True):
             side.add(phrases)
         self._add_sources(rows.src, seen[:, 0])
-        found = hashes(rows.src)
+        of_sources = hashes(rows.src)
         log_p = np.full(len(logs), np.nan) if self.log_p is None else logs[:, self.log_p.number - 1]
         log_phi = logs[:, self.phi.number - 1]
         src, tgt = (np.array([*phrases, None], object)[:-1] for phrases in (rows.src, rows.tgt))
-        self._parts.append(SampleRows(src, tgt, log_phi, log_p, seen[:, 0], seen[:, 1], found)[found <= self._limit])
+        part = SampleRows(src, tgt, log_phi, log_p, seen[:, 0], seen[:, 1], of_sources)
+        self._parts.append(part[of_sources <= self._limit])
         if sum(map(len, self._parts)) > 2 * self._room:
             self._parts = [self._shrunk()]
 

@@ -173,11 +173,12 @@ def frequency(rows: SampleRows) -> dict[str, Any]:
     cells = []
     for place, name in enumerate(JOINT_CLASSES):
         some = classes == place
-        if found := means(some):
-            (low, high), (of_sure,) = _percentiles(rows.log_p[some], 10, 90), _percentiles(rows.log_p[some & sure], 50)
-            of_log_p = nats(found["log_p"]), nats(low, 1), nats(high, 1)
+        if mean := means(some):
+            low, high = _percentiles(rows.log_p[some], 10, 90)
+            (of_sure,) = _percentiles(rows.log_p[some & sure], 50)
+            of_log_p = nats(mean["log_p"]), nats(low, 1), nats(high, 1)
             shares = percent(float(sure[some].mean())), nats(of_sure, 1)
-            cells.append([name, number(int(some.sum())), nats(found["log_phi"]), *of_log_p, *shares])
+            cells.append([name, number(int(some.sum())), nats(mean["log_phi"]), *of_log_p, *shares])
     often = classes >= int(np.searchsorted(JOINT_EDGES, ENOUGH))
     return {"rows": cells, "once": means(classes == 0), "often": means(often)}
 
@@ -186,14 +187,22 @@ def targets(rows: SampleRows, checkpoint: Checkpoint) -> dict[str, Any]:
     """The paper's tables 2 and 3, of long sources with three targets or more: the most frequent ones, and rare ones."""
     groups = zip(rows.occurrences.tolist(), rows.starts.tolist(), rows.sizes.tolist(), strict=True)
     long = [(count, rows[begin : begin + size]) for count, begin, size in groups if size >= 3 and is_long(rows.src[begin])]
-    frequent = [of for count, of in sorted(long, key=lambda item: -item[0]) if count > RARE]
-    rare = [of for count, of in long if count <= RARE]
-    chosen = [list(islice(diverse(listed, lambda of: bytes(of.src[0])), SHOWN_SOURCES)) for listed in (frequent, rare)]
-    phrases = [bytes(of.src[0]) for listed in chosen for of in listed]
+    by_frequency = sorted(long, key=lambda item: -item[0])
+    frequent = _diverse_sources(source for count, source in by_frequency if count > RARE)
+    rare = _diverse_sources(source for count, source in long if count <= RARE)
+    phrases = [bytes(source.src[0]) for source in (*frequent, *rare)]
     drawn = dict(zip(phrases, Translator(checkpoint).samples(phrases, DRAWN, _SEED), strict=True))
-    known = [phrase.target in of.tgt for listed in chosen for of in listed for phrase in drawn[of.src[0]]]
-    entries = [[_entry(of, drawn[of.src[0]]) for of in listed] for listed in chosen]
-    return {"frequent": entries[0], "rare": entries[1], "n_drawn": len(known), "n_known": sum(known)}
+    known = [phrase.target in source.tgt for source in (*frequent, *rare) for phrase in drawn[source.src[0]]]
+    return {
+        "frequent": [_entry(source, drawn[source.src[0]]) for source in frequent],
+        "rare": [_entry(source, drawn[source.src[0]]) for source in rare],
+        "n_drawn": len(known),
+        "n_known": sum(known),
+    }
+
+
+def _diverse_sources(sources: Iterable[SampleRows]) -> list[SampleRows]:
+    return list(islice(diverse(sources, lambda source: bytes(source.src[0])), SHOWN_SOURCES))
 
 
 def _entry(rows: SampleRows, drawn: Sequence[Hypothesis]) -> dict[str, Any]:
@@ -202,21 +211,25 @@ def _entry(rows: SampleRows, drawn: Sequence[Hypothesis]) -> dict[str, Any]:
     def top(values: Floats) -> list[int]:
         return list(map(int, np.argsort(-values, kind="stable")[:SHOWN_TARGETS]))
 
-    joint = [f" ({number(n)})" if math.isfinite(n) else "" for n in rows.joint.tolist()]
+    by_phi, by_p, of_model = [], [], []
+    for i in top(rows.log_phi):
+        joint = f" ({number(float(rows.joint[i]))})" if math.isfinite(rows.joint[i]) else ""
+        by_phi.append((rows.tgt[i], f"{math.exp(rows.log_phi[i]):.3g}{joint}", True))
+    for i in top(rows.log_p):
+        by_p.append((rows.tgt[i], nats(float(rows.log_p[i])), True))
     times = Counter(phrase.target for phrase in drawn)
-    likely = sorted({phrase.target: phrase.log_p for phrase in drawn}.items(), key=lambda item: (-item[1], item[0]))
-    by_phi = [(rows.tgt[i], f"{math.exp(rows.log_phi[i]):.3g}{joint[i]}", True) for i in top(rows.log_phi)]
-    by_p = [(rows.tgt[i], nats(float(rows.log_p[i])), True) for i in top(rows.log_p)]
-    of_model = [(phrase, f"{nats(log_p)} ({times[phrase]})", phrase in rows.tgt) for phrase, log_p in likely[:SHOWN_SAMPLES]]
+    log_ps = {phrase.target: phrase.log_p for phrase in drawn}
+    for target, log_p in sorted(log_ps.items(), key=lambda item: (-item[1], item[0]))[:SHOWN_SAMPLES]:
+        of_model.append((target, f"{nats(log_p)} ({times[target]})", target in rows.tgt))
     return {"src": rows.src[0], "targets": len(rows), "count": rows.occurrences[0], "lists": [by_phi, by_p, of_model]}
 
 
-def disagreements(of: Targets) -> dict[str, Any]:
+def disagreements(targets: Targets) -> dict[str, Any]:
     """Return where the two would decide differently, without repetitions for nearly the same source."""
-    rows = of.rows
+    rows = targets.rows
 
     def shares(i: int) -> list[str]:
-        return [percent(math.exp(of.log_phi[i])), percent(math.exp(of.log_p[i]))]
+        return [percent(math.exp(targets.log_phi[i])), percent(math.exp(targets.log_p[i]))]
 
     def cells(i: int, other: int) -> list[str]:
         joint = f"{number(rows.joint[i])} of {number(rows.src_count[i])}" if math.isfinite(rows.joint[i]) else "–"
@@ -224,7 +237,7 @@ def disagreements(of: Targets) -> dict[str, Any]:
         return [src, tgt, joint, *shares(i), nats(float(rows.log_p[i])), instead, *shares(other)]
 
     def listed(sign: int) -> list[list[str]]:
-        items = diverse(of.disagreements(sign), lambda item: bytes(rows.src[item[0]]))
+        items = diverse(targets.disagreements(sign), lambda item: bytes(rows.src[item[0]]))
         return [cells(*item) for item in islice(items, SHOWN_ROWS)]
 
     return {"model_more": listed(1), "table_more": listed(-1)}
@@ -232,13 +245,13 @@ def disagreements(of: Targets) -> dict[str, Any]:
 
 def coverage(sides: Sequence[SideWords], rows: int, trained: Sequence[float]) -> dict[str, Any]:
     """Words that the model does not know; ``trained``: their shares in training, source and target."""
-    cells, unknown = [], []
+    cells, unknown, fits = [], [], True
     for side, of_training in zip(sides, trained, strict=True):
+        fits = fits and not too_many_unknown(side.unknown_share, of_training)
         words = side.unknown_words()
         ranked = sorted(words.items(), key=lambda item: (-item[1], item[0]))
         seen = f"{len(side.counts) - len(ranked):,} of {len(side.vocabulary.words):,}"
         shares = percent(side.unknown_share), percent(of_training), number(side.rows), percent(share(side.rows, rows))
         cells.append([side.name, number(side.counts.total()), number(words.total()), *shares, seen])
         unknown.append((side.name, len(ranked), ranked[:_COMMONEST]))
-    fits = not any(too_many_unknown(side.unknown_share, its) for side, its in zip(sides, trained, strict=True))
     return {"rows": cells, "unknown": unknown, "fits": fits}

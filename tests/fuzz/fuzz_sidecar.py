@@ -49,7 +49,7 @@ def main() -> None:
             return
         for column in own or ():
             assert 1 <= column.column <= len(columns)
-            for text in (column.kind, column.model, column.title):
+            for text in (column.kind, column.model):
                 assert text.isprintable(), text
 
     seeds = [annotated(own, models, version) for own, models in ((0, 1), (4, 1), (2, 2)) for version in VERSIONS]

@@ -84,7 +84,7 @@ def test_columns_that_the_sidecar_names(tmp_path: Path) -> None:
     ]  # fmt: skip
     columns = columns_of(tmp_path, 2, added)
     assert [str(column) for column in columns.columns] == [
-        "1", "2", "3 (p(s|t))", "4 (unknown)", "5 (p(t|s))", "6 (unknown)", "7 (p)",
+        "1", "2", "3 (score)", "4 (count)", "5 (score)", "6 (count)", "7 (given)",
     ]  # fmt: skip
     assert [column.is_log for column in columns.columns] == [False] * 2 + [True] * 5
     scores = [columns.score(model) for model in ("one", "other", "another")]
