@@ -1,11 +1,13 @@
-"""Where Moses uses a phrase table of an ini: steps of ``[mapping]``, groups of tables, and features that read its scores."""
+"""Where a phrase table of an ini is used: steps of ``[mapping]``, groups of tables, features that read its scores, programs."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate, product
+from itertools import accumulate, compress, product
 from typing import NamedTuple
 
 from phrase_rescore.messages import counted, printable
+from phrase_rescore.moses.columns import ScoreColumn
 from phrase_rescore.moses.ini import GROUP, Feature, Ini
 
 _TABLES = re.compile(rb"PhraseDictionary.*|ProbingPT|RuleTable|Mmsapt|ExamplePT", re.DOTALL)
@@ -96,3 +98,37 @@ def scores_markup(ini: Ini, table: Feature) -> bool:
     """Return whether Moses divides the probabilities of marked translations among a table's scores (``SetXMLScore``)."""
     marked = any(line.words[0] in (b"exclusive", b"inclusive") for line in ini.of(b"xml-input", b"xi"))
     return marked and _tables(ini)[0].name == table.name
+
+
+def _ranges(tuned: Feature, starts: Sequence[int], columns: Sequence[ScoreColumn], n_old: int) -> str:
+    """Write the bounds of each tuneable column of a table, or of a group where its scores begin at the places ``starts``."""
+    ranges = ["-1..1" if column.is_count(new=i >= n_old) else "0..1" for i, column in enumerate(columns)]
+    bounds, tuneable = ["0..1"] * tuned.n_columns, tuned.tuneable_columns
+    for start in reversed(starts):
+        bounds[start : start + n_old] = ranges
+        tuneable[start + n_old : start + n_old] = [True] * (len(columns) - n_old)
+    return ",".join(compress(bounds, tuneable))
+
+
+def hints(feature: Feature, columns: Sequence[ScoreColumn], tuned: Sequence[InGroup]) -> list[str]:
+    """Return the options of Moses' programs that depend on the number of columns.
+
+    ``tuned``: the features that have the weights, and where the columns begin in each. ``--range`` has bounds for each tuneable
+    column, else 0..1 (``scripts/training/mert-moses.pl``). The binarizers rank by p(target | source), Moses' third column.
+    """
+    n, n_old = len(columns), feature.n_columns
+    rank = min(2, n_old - 1)
+    src_factors, tgt_factors = (feature.value(key).count(b",") + 1 for key in (b"input-factor", b"output-factor"))
+    on_disk = f"CreateOnDiskPt {src_factors} {tgt_factors} {n} 100 {rank}"
+    bounded = " ".join(f"--range={of}:{_ranges(of, starts, columns, n_old)}" for of, starts in tuned if of.is_tuneable)
+    mert = [
+        f"mert-moses.pl: {bounded} (so that random restarts may begin with a negative weight of the count)",
+        "mert-moses.pl: delete features.list from its working directory, else it stops with 'Mismatched lambdas'",
+    ]
+    return [
+        *(mert if bounded else []),
+        f"processPhraseTableMin: -nscores {n} -rankscore {rank}; if it gets too large add -quantize N",
+        f"CreateProbingPT: --num-scores {n}, else it takes 4 and writes garbage",
+        f"{on_disk} TABLE DIRECTORY, else it writes garbage",
+        f"filter-model-given-input.pl: -Binarizer '{on_disk}' or 'CreateProbingPT --num-scores {n}'",
+    ]

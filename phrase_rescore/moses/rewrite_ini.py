@@ -3,7 +3,8 @@
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import compress, count, islice, pairwise
+from dataclasses import dataclass
+from itertools import count, islice, pairwise
 from typing import TypeVar
 
 from phrase_rescore.errors import InputError, OptionError
@@ -13,7 +14,7 @@ from phrase_rescore.files.paths import Path, check_apart
 from phrase_rescore.messages import counted, printable, shown
 from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns, check_compression
 from phrase_rescore.moses.ini import BINARIZED_TABLES, GROUP, Feature, Ini
-from phrase_rescore.moses.ini_uses import InGroup, scores_markup, uses_of
+from phrase_rescore.moses.ini_uses import InGroup, hints, scores_markup, uses_of
 from phrase_rescore.moses.sidecar import sidecar_path
 from phrase_rescore.moses.table import BLANKS_AND_CR
 from phrase_rescore.progress import Say, silent
@@ -140,6 +141,62 @@ def _check_described(there: TableColumns, new: Sequence[ScoreColumn], before: st
         raise InputError(name, f"column {last_old.number} is a model's, as column {first.number}, but {before}", hint)
 
 
+@dataclass(frozen=True)
+class _Exchange:
+    """A table takes the place of a phrase table of an ini."""
+
+    old: Feature
+    there: TableColumns
+    path: bytes
+    values: list[bytes]  # the weights of its new columns
+    groups: list[InGroup]  # that the table is a member of
+    alone: bool  # whether Moses uses the table itself
+
+    @property
+    def own_values(self) -> list[bytes]:
+        """The weights in the table's own line; those of a group's member only choose its best pairs."""
+        return self.values if self.alone else [b"0"] * len(self.values)
+
+    @property
+    def tuned(self) -> list[InGroup]:
+        """The features whose weights are tuned, and where the table's columns begin in each."""
+        return [*([InGroup(self.old, [0])] if self.alone else []), *self.groups]
+
+    def made_in(self, ini: bytes) -> bytes:
+        """Return the ini with the new table."""
+        n_old = self.old.n_columns
+        ini = with_table(ini, self.old, self.path, len(self.there), self.own_values)
+        for group, starts in self.groups:
+            defaults = _defaults(group, starts[0], self.there, n_old)
+            ini = with_columns(ini, group, [start + n_old for start in starts], self.values, defaults)
+        return ini
+
+    def warnings(self, ini: Ini) -> Iterator[str]:
+        """Yield what Moses or its scripts make of the table otherwise than one expects."""
+        for feature in (self.old, *(group for group, _ in self.groups)):
+            yield from warnings(ini.text, feature, self.path)
+        if not self.values:
+            return
+        for feature, _ in self.tuned:
+            if not feature.is_tuneable:
+                yield f"{feature} has tuneable=false: tuning will not move the new weights; take it out, or set them yourself"
+        if scores_markup(ini, self.old):
+            why = f"Moses divides them among all {len(self.there)} columns"
+            yield f"[xml-input]: the probabilities of marked translations weigh differently than before: {why}"
+
+    def report(self) -> Iterator[str]:
+        """Yield what changes."""
+        n, n_old, changes = len(self.there), self.old.n_columns, list[str]()
+        if n > n_old:
+            changes.append(f"num-features {n_old} -> {n}, new weights {b' '.join(self.own_values).decode()}")
+        if self.path != self.old.path:
+            changes.append(f"path {os.fsdecode(self.old.path)} -> {os.fsdecode(self.path)}")
+        yield f"{self.old}: {', '.join(changes)}"
+        for group, starts in self.groups:
+            weights = f"new weights {b' '.join(self.values).decode()} after those of {self.old}"
+            yield f"{group}: num-features {group.n_columns} -> {group.n_columns + len(starts) * len(self.values)}, {weights}"
+
+
 def _for_table(
     ini: Ini, table: str, name: str | None, path: str | None, how: str, last: int | None, keep_relative: bool, warn: Say
 ) -> tuple[Ini, list[str]]:
@@ -151,37 +208,19 @@ def _for_table(
             raise OptionError(f"{old} is {kind}, a binarized table: give the one made of {table} with --path")
         check_compression(table)
     there = TableColumns.read(table, RANGE_ROWS, loadable=True)
-    n, n_old = len(there), old.n_columns
     _check_new(there, old, last, ini.where)
-    values = new_weights(how, there.columns[n_old:])
+    values = new_weights(how, there.columns[old.n_columns :])
     named = table if path is None else path
     new_path = os.fsencode(named if keep_relative else os.path.abspath(named))
-    groups, alone = uses_of(ini, old, n) if values else ([], True)
-    own = values if alone else [b"0"] * len(values)  # the weights of a group's member only choose its best pairs
-    after = with_table(ini.text, old, new_path, n, own)
-    for group, starts in groups:
-        places, defaults = [start + n_old for start in starts], _defaults(group, starts[0], there, n_old)
-        after = with_columns(after, group, places, values, defaults)
-    tuned = [*([InGroup(old, [0])] if alone else []), *groups]
-    found = [warning for feature in (old, *(group for group, _ in groups)) for warning in warnings(ini.text, feature, new_path)]
-    fixed = "has tuneable=false: tuning will not move the new weights; take it out, or set them yourself"
-    found += [f"{feature} {fixed}" for feature, _ in tuned if values and not feature.is_tuneable]
-    if values and scores_markup(ini, old):
-        why = f"Moses divides them among all {n} columns"
-        found.append(f"[xml-input]: the probabilities of marked translations weigh differently than before: {why}")
-    for warning in found:
+    groups, alone = uses_of(ini, old, len(there)) if values else ([], True)
+    exchange = _Exchange(old, there, new_path, values, groups, alone)
+    after = exchange.made_in(ini.text)
+    for warning in exchange.warnings(ini):
         warn(f"{ini.where}: {warning}")
     if after == ini.text:
-        return ini, [f"nothing to do: {old} has {n} columns and this path already"]
-    changes = [f"num-features {n_old} -> {n}, new weights {b' '.join(own).decode()}"] if n > n_old else []
-    if new_path != old.path:
-        changes.append(f"path {os.fsdecode(old.path)} -> {os.fsdecode(new_path)}")
-    said = [f"{old}: {', '.join(changes)}"]
-    for group, starts in groups:
-        weights = f"new weights {b' '.join(values).decode()} after those of {old}"
-        said.append(f"{group}: num-features {group.n_columns} -> {group.n_columns + len(starts) * len(values)}, {weights}")
-    said += [*([] if keep_relative else _relative_paths(ini, old)), *hints(old, there.columns, tuned)]
-    return Ini(after, ini.where), said
+        return ini, [f"nothing to do: {old} has {len(there)} columns and this path already"]
+    relative = [] if keep_relative else _relative_paths(ini, old)
+    return Ini(after, ini.where), [*exchange.report(), *relative, *hints(old, there.columns, exchange.tuned)]
 
 
 def _defaults(group: Feature, start: int, there: TableColumns, n_old: int) -> list[bytes]:
@@ -284,37 +323,3 @@ def _relative_paths(ini: Ini, table: Feature) -> Iterator[str]:
         if feature.path and feature.name != table.name and not os.path.isabs(feature.path):
             path = printable(feature.path, 1000)
             yield f"mert-moses.pl: write the whole path of {feature} in place of {path}: it starts Moses in another folder"
-
-
-def _ranges(tuned: Feature, starts: Sequence[int], columns: Sequence[ScoreColumn], n_old: int) -> str:
-    """Write the bounds of each tuneable column of a table, or of a group where its scores begin at the places ``starts``."""
-    ranges = ["-1..1" if column.is_count(new=i >= n_old) else "0..1" for i, column in enumerate(columns)]
-    bounds, tuneable = ["0..1"] * tuned.n_columns, tuned.tuneable_columns
-    for start in reversed(starts):
-        bounds[start : start + n_old] = ranges
-        tuneable[start + n_old : start + n_old] = [True] * (len(columns) - n_old)
-    return ",".join(compress(bounds, tuneable))
-
-
-def hints(feature: Feature, columns: Sequence[ScoreColumn], tuned: Sequence[InGroup]) -> list[str]:
-    """Return the options of Moses' programs that depend on the number of columns.
-
-    ``tuned``: the features that have the weights, and where the columns begin in each. ``--range`` has bounds for each tuneable
-    column, else 0..1 (``scripts/training/mert-moses.pl``). The binarizers rank by p(target | source), Moses' third column.
-    """
-    n, n_old = len(columns), feature.n_columns
-    rank = min(2, n_old - 1)
-    src_factors, tgt_factors = (feature.value(key).count(b",") + 1 for key in (b"input-factor", b"output-factor"))
-    on_disk = f"CreateOnDiskPt {src_factors} {tgt_factors} {n} 100 {rank}"
-    bounded = " ".join(f"--range={of}:{_ranges(of, starts, columns, n_old)}" for of, starts in tuned if of.is_tuneable)
-    mert = [
-        f"mert-moses.pl: {bounded} (so that random restarts may begin with a negative weight of the count)",
-        "mert-moses.pl: delete features.list from its working directory, else it stops with 'Mismatched lambdas'",
-    ]
-    return [
-        *(mert if bounded else []),
-        f"processPhraseTableMin: -nscores {n} -rankscore {rank}; if it gets too large add -quantize N",
-        f"CreateProbingPT: --num-scores {n}, else it takes 4 and writes garbage",
-        f"{on_disk} TABLE DIRECTORY, else it writes garbage",
-        f"filter-model-given-input.pl: -Binarizer '{on_disk}' or 'CreateProbingPT --num-scores {n}'",
-    ]

@@ -17,8 +17,8 @@ from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import open_input
 from phrase_rescore.moses.columns import RANGE_ROWS, ColumnFormat, ScoreColumn, TableColumns
 from phrase_rescore.moses.ini import Ini
-from phrase_rescore.moses.ini_uses import InGroup
-from phrase_rescore.moses.rewrite_ini import hints, new_weights, warnings, with_table
+from phrase_rescore.moses.ini_uses import InGroup, hints
+from phrase_rescore.moses.rewrite_ini import new_weights, warnings, with_table
 from phrase_rescore.moses.sidecar import format_sidecar
 from phrase_rescore.moses.table import parse_row
 
