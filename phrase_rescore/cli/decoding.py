@@ -203,6 +203,6 @@ def tune(nbest: tuple[str, ...], references: list[str], out: str, quiet: bool, *
             bar.close()
             climbs.update()
 
-        found = tune(nbest, references, out, **settings, on_read=bar.update, on_climb=on_climb)
-    warn(*found.warnings)
-    tell(found.lines(), quiet)
+        summary = tune(nbest, references, out, **settings, on_read=bar.update, on_climb=on_climb)
+    warn(*summary.warnings)
+    tell(summary.lines(), quiet)

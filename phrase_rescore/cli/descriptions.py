@@ -42,10 +42,10 @@ def info(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: b
         def on_rows(rows: int) -> None:
             bar.set_postfix_str(f"{rows:,} rows", refresh=False)
 
-        found = info(path, model_dir, strict=strict, on_read=bar.update, on_rows=on_rows)
-    click.echo(json.dumps(found.as_object(), indent=2) if as_json else "\n".join(found.lines()))
+        described = info(path, model_dir, strict=strict, on_read=bar.update, on_rows=on_rows)
+    click.echo(json.dumps(described.as_object(), indent=2) if as_json else "\n".join(described.lines()))
     if strict:
-        found.check()
+        described.check()
 
 
 @options.command(short_help="Write a page that compares the model's scores with the table's.")
@@ -75,6 +75,6 @@ def report(table: str, quiet: bool, **asked: Any) -> None:
     from phrase_rescore.cli.terminal import byte_bar, command_line, say, warn
 
     with byte_bar((table,), quiet) as bar:
-        found = report(table, command=command_line(), on_read=bar.update, on_step=bar.set_postfix_str, **asked)
-    warn(*found.warnings)
-    say(f"{asked['out']}: {found.rows:,} rows, {found.size / 1e6:.1f} MB", quiet)
+        summary = report(table, command=command_line(), on_read=bar.update, on_step=bar.set_postfix_str, **asked)
+    warn(*summary.warnings)
+    say(f"{asked['out']}: {summary.rows:,} rows, {summary.size / 1e6:.1f} MB", quiet)

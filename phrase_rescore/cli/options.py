@@ -153,12 +153,12 @@ class Command(click.Command):
 
     def _paths(self, values: Mapping[str, Any], kind: type[PathName]) -> list[tuple[str, str]]:
         """Return the paths of this kind that were given, each with its option."""
-        found = []
+        paths = list[tuple[str, str]]()
         for param in self.params:
             value = values[param.name] if isinstance(param.type, kind) else None
             several = value if param.multiple or param.nargs != 1 else [value]
-            found += [(_called(param), path) for path in several or () if path is not None]
-        return found
+            paths += [(_called(param), path) for path in several or () if path is not None]
+        return paths
 
 
 class GroupedCommand(Command, cloup.Command):

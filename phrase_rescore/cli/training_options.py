@@ -23,10 +23,10 @@ class TrainingOptions:
         self.max_steps = self.setting("max_steps", "Stop after N minibatches.")
         self.patience = self.setting("patience", "Stop after N measurements without a better one.")
         self.eval_every = self.setting("eval_every", "Measure the held-out loss every STEPS minibatches.", "STEPS")
-        kept, found = ("prepared pairs", "finds them") if data == "pairs" else ("encoded text", "finds it")
+        kept, finds = ("prepared pairs", "finds them") if data == "pairs" else ("encoded text", "finds it")
         self.kept = option(
             f"--{data} {data}_dir", NEW_DIRECTORY, metavar="DIR",
-            help=f"Keep the {kept} in DIR. The next training {found} there if nothing has changed.  [default: {model}.{data}]",
+            help=f"Keep the {kept} in DIR. The next training {finds} there if nothing has changed.  [default: {model}.{data}]",
         )  # fmt: skip
         self.overwrite = flag("--overwrite", "Replace the model in the directory when the new one is complete.")
         resume = "Continue an interrupted training exactly where it was saved, with its inputs and options."

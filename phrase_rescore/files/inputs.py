@@ -78,8 +78,8 @@ class _Checked(io.RawIOBase):
             try:
                 self._rest = memoryview(next(self._chunks, b""))
             except _DAMAGED as error:
-                found = "the compressed file is cut off" if isinstance(error, EOFError) else f"cannot be decompressed ({error})"
-                raise InputError(self.name, found, "make or copy it again") from None
+                fault = "the compressed file is cut off" if isinstance(error, EOFError) else f"cannot be decompressed ({error})"
+                raise InputError(self.name, fault, "make or copy it again") from None
         n = min(len(room), len(self._rest))
         room[:n] = self._rest[:n]
         self._rest = self._rest[n:]
@@ -166,29 +166,43 @@ def read_rows(stream: io.BufferedReader) -> Iterator[bytes]:
 
 def read_blocks(stream: io.BufferedReader, rows: int) -> Iterator[Block]:
     """Cut a stream into blocks of ``rows``, or of fewer that come to BLOCK_BYTES. Raises InputError as ``read_rows`` does."""
-    number, first_row, parts, n, size, row = 0, 1, list[bytes](), 0, 0, 0  # of the next block; row: bytes of its last row
+    number, first_row = 0, 1
+    parts, n, size = list[bytes](), 0, 0  # of the block so far: its bytes, whole rows, number of bytes
+    last = 0  # bytes of the last row
     while chunk := stream.read1(CHUNK):
-        newlines, start = chunk.count(b"\n"), 0
-        if row + (chunk.find(b"\n") + 1 or len(chunk)) > LONGEST_ROW:
+        if last + (chunk.find(b"\n") + 1 or len(chunk)) > LONGEST_ROW:
             raise _too_long(stream, first_row + n)
-        row = len(chunk) - 1 - chunk.rfind(b"\n") if newlines else row + len(chunk)
+        start, newlines = 0, chunk.count(b"\n")  # from there on
+        last = len(chunk) - 1 - chunk.rfind(b"\n") if newlines else last + len(chunk)
         while newlines:
-            full = start + max(BLOCK_BYTES - size, 1)  # by here it has its bytes, and ends with the row
-            end = chunk.find(b"\n", full - 1) + 1 if full <= len(chunk) else 0
-            found = newlines if not end else chunk.count(b"\n", start, end)
-            if n + found >= rows:
-                end, found = start, rows - n
-                for _ in range(found):
-                    end = chunk.index(b"\n", end) + 1
+            end, more = _end_of_block(chunk, start, newlines, rows - n, BLOCK_BYTES - size)
             if not end:
                 break
             yield Block(number, first_row, b"".join((*parts, chunk[start:end])))
-            number, first_row, start, newlines = number + 1, first_row + n + found, end, newlines - found
+            number += 1
+            first_row += n + more
+            start, newlines = end, newlines - more
             parts, n, size = [], 0, 0
         parts.append(chunk[start:])
-        n, size = n + newlines, size + len(chunk) - start
+        n += newlines
+        size += len(chunk) - start
     if size:
         yield Block(number, first_row, b"".join(parts))
+
+
+def _end_of_block(chunk: bytes, start: int, newlines: int, rows: int, size: int) -> tuple[int, int]:
+    """Return where a block ends that lacks so many rows or bytes, and its rows up to there; 0 if that is in a later chunk.
+
+    It ends with the row by which it has either. From ``start`` on the chunk has so many newlines.
+    """
+    full = start + max(size, 1)
+    end = chunk.find(b"\n", full - 1) + 1 if full <= len(chunk) else 0
+    n = chunk.count(b"\n", start, end) if end else newlines
+    if n >= rows:
+        end, n = start, rows
+        for _ in range(rows):
+            end = chunk.index(b"\n", end) + 1
+    return end, n
 
 
 def look_ahead(blocks: Iterator[Block], rows: int) -> tuple[list[bytes], Iterator[Block]]:

@@ -31,8 +31,8 @@ class Holder(NamedTuple):
     def read(cls, handle: int) -> Holder | None:
         """Read the holder from a lock file; None if it names none, as in the moment after it was made."""
         try:
-            found = json.loads(os.pread(handle, 4096, 0))
-            return cls(int(found["pid"]), str(found["host"]), str(found["since"]))
+            words = json.loads(os.pread(handle, 4096, 0))
+            return cls(int(words["pid"]), str(words["host"]), str(words["since"]))
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return None
 

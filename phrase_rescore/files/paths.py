@@ -72,8 +72,8 @@ def _check_outside(directories: list[tuple[str, str]], paths: list[tuple[str, st
     for outer in directories:
         for inner in paths:
             if _is_inside(inner[1], outer[1]):
-                found = f"{_shown(*inner)} is inside {_shown(*outer)}, which is replaced as a whole"
-                raise OptionError(f"{found}; name another for one of them")
+                fault = f"{_shown(*inner)} is inside {_shown(*outer)}, which is replaced as a whole"
+                raise OptionError(f"{fault}; name another for one of them")
 
 
 def _shown(name: str, path: str) -> str:
@@ -111,12 +111,12 @@ def missing_model(directory: str, made_by: str = "train TABLE") -> str:
 def _identity(path: str, written: bool) -> tuple[object, ...] | None:
     """Return what is equal for two names of one file, there or not yet there; None for devices, which may serve twice."""
     try:
-        found = os.fstat(1 if written else 0) if path == "-" else os.stat(path)
+        status = os.fstat(1 if written else 0) if path == "-" else os.stat(path)
     except OSError:
         directory, name = os.path.split(os.path.realpath(path))
         around = os.stat(directory) if os.path.exists(directory) else None
         return (around.st_dev, around.st_ino, name) if around else (directory, name)
-    return None if stat.S_ISCHR(found.st_mode) or stat.S_ISSOCK(found.st_mode) else (found.st_dev, found.st_ino)
+    return None if stat.S_ISCHR(status.st_mode) or stat.S_ISSOCK(status.st_mode) else (status.st_dev, status.st_ino)
 
 
 def _is_inside(path: str, directory: str) -> bool:

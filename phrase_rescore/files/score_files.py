@@ -29,11 +29,12 @@ def natural_log(path: str, number: int, line: bytes, log: bool) -> float:
 
 
 class ScoreFiles(ExitStack):
-    """Such files, open at once in a ``with`` block. ``items``: what each line belongs to, in messages."""
+    """Such files, open at once in a ``with`` block, with a line for each of the ``items`` of the file ``scored``."""
 
-    def __init__(self, paths: Sequence[str], of: str, items: str) -> None:
+    def __init__(self, paths: Sequence[str], scored: str, items: str) -> None:
         super().__init__()
-        self._paths, self._of, self._items, self.taken = paths, display_name(of), items, 0
+        self._paths, self._scored, self._items = paths, display_name(scored), items
+        self.taken = 0  # lines of each
         self._hint = f"write a number for each of its {items}, in their order"
 
     def __enter__(self) -> Self:
@@ -42,20 +43,22 @@ class ScoreFiles(ExitStack):
 
     def take(self, n: int) -> list[list[bytes]]:
         """Return the next ``n`` lines of every file. Raises InputError for a file that ends before."""
-        found = [list(islice(rows, n)) for rows in self._rows]
-        for path, lines in zip(self._paths, found, strict=True):
+        taken = [list(islice(rows, n)) for rows in self._rows]
+        for path, lines in zip(self._paths, taken, strict=True):
             if len(lines) < n:
                 last = self.taken + len(lines)
-                raise InputError(display_name(path), f"ends at line {last:,}; {self._of} has more {self._items}", self._hint)
+                raise InputError(
+                    display_name(path), f"ends at line {last:,}; {self._scored} has more {self._items}", self._hint
+                )
         self.taken += n
-        return found
+        return taken
 
     def end(self) -> None:
         """Raise InputError for a file that has more lines than were taken."""
         for path, rows in zip(self._paths, self._rows, strict=True):
             if next(rows, None) is not None:
-                found = f"has more lines than {self._of} has {self._items} ({self.taken:,})"
-                raise InputError(display_name(path), found, self._hint)
+                fault = f"has more lines than {self._scored} has {self._items} ({self.taken:,})"
+                raise InputError(display_name(path), fault, self._hint)
 
     def beside(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Yield blocks of rows with the lines of these files. Raises InputError as ``take`` and ``end``."""
