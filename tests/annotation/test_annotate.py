@@ -302,41 +302,36 @@ def test_real_table_annotated_and_stripped_is_the_same(
 
 # Bad rows
 
-SHAPE = "a phrase-table row is 'source ||| target ||| scores …'"
 BAD_ROWS = {  # every other one: moses/test_phrase_table.py, and that blocks find the same: moses/test_table_blocks.py
-    "blank line": (b"", f"1 field in ''; {SHAPE}"),
-    "nan": (b"the ||| das ||| 1 nan 1 1", "score 'nan'; scores are plain decimal numbers such as 0.25 or 6.1e-05"),
-    "too few scores": (
-        b"the ||| das ||| 1 1 1", "3 scores where the first row has 4; Moses needs the same number on every row"
-    ),
+    "1 field in ''": b"", "score 'nan'": b"the ||| das ||| 1 nan 1 1",
+    "3 scores where the first row has 4": b"the ||| das ||| 1 1 1",
 }  # fmt: skip
-bad_rows = pytest.mark.parametrize(("bad", "text"), BAD_ROWS.values(), ids=BAD_ROWS)
+bad_rows = pytest.mark.parametrize(("found", "bad"), BAD_ROWS.items())
 
 
 @bad_rows
-def test_bad_row_names_file_line_what_and_remedy_and_leaves_out_untouched(
-    run: Run, model_dir: str, tmp_path: Path, bad: bytes, text: str
-) -> None:
+def test_a_bad_row_is_named_and_leaves_out_untouched(run: Run, model_dir: str, tmp_path: Path, found: str, bad: bytes) -> None:
     table, out = tmp_path / "table", tmp_path / "out.gz"
     table.write_bytes(ROW * 6 + bad + b"\n" + ROW)
     out.write_bytes(b"earlier")
-    result = run("annotate", table, "-m", model_dir, "-o", out, "--overwrite", "--block-size", 2)
-    error = f"phrase-rescore: error: {table}:7: {text}\n"
-    assert result == (1, b"", error)
-    assert out.read_bytes() == b"earlier"
-    assert listing(tmp_path) == ["out.gz", "table"]
-    result = run("annotate", table, "-m", model_dir, "--block-size", 2, "--jobs", 1)
-    columns_of(ROW * 6, result.out)
-    assert result == (1, result.out, f"{error}phrase-rescore: OUTPUT IS INCOMPLETE: 6 rows\n")
-    if "first row has" not in text:  # else it would be the one that counts
-        result = run("annotate", "-", "-m", model_dir, stdin=bad + b"\n" + ROW)
-        assert (result.status, result.err.splitlines()[0]) == (1, f"phrase-rescore: error: <stdin>:1: {text}")
+    to_file = run("annotate", table, "-m", model_dir, "-o", out, "--overwrite", "--block-size", 2)
+    to_stream = run("annotate", table, "-m", model_dir, "--block-size", 2, "--jobs", 1)
+    for result in (to_file, to_stream):
+        assert result.status == 1
+        assert result.err.startswith(f"phrase-rescore: error: {table}:7: {found}")
+    assert (to_file.out, out.read_bytes(), listing(tmp_path)) == (b"", b"earlier", ["out.gz", "table"])
+    columns_of(ROW * 6, to_stream.out)
+    assert to_stream.last_line == "phrase-rescore: OUTPUT IS INCOMPLETE: 6 rows"
+    if "first row has" not in found:  # else it would be the one that counts
+        assert f"<stdin>:1: {found}" in run("annotate", "-", "-m", model_dir, stdin=bad + b"\n" + ROW).err
 
 
 @bad_rows
 @pytest.mark.parametrize("end", [b"\n", b""])
 @pytest.mark.parametrize("block_size", [1, 3])
-def test_bad_rows_dropped(run: Run, model_dir: str, tmp_path: Path, bad: bytes, text: str, end: bytes, block_size: int) -> None:
+def test_bad_rows_dropped(
+    run: Run, model_dir: str, tmp_path: Path, found: str, bad: bytes, end: bytes, block_size: int
+) -> None:
     if not bad and not end:
         return  # a blank last line without newline is no line
     table, out = tmp_path / "table", tmp_path / "out"
@@ -346,8 +341,8 @@ def test_bad_rows_dropped(run: Run, model_dir: str, tmp_path: Path, bad: bytes, 
     assert result.status == 0
     assert len(columns_of(ROW * 3, out.read_bytes())) == 3
     assert (tmp_path / "out.dropped").read_bytes() == (bad + b"\n") * 2
-    assert f"phrase-rescore: dropped 2 rows, kept in {out}.dropped: line 2, line 5\n" in result.err
-    assert "phrase-rescore: 3 rows of 1 sources in " in result.err
+    assert f"dropped 2 rows, kept in {out}.dropped: line 2, line 5\n" in result.err
+    assert "3 rows of 1 sources in " in result.err
 
 
 def test_first_row_bad_and_dropped(run: Run, model_dir: str, tmp_path: Path) -> None:
@@ -380,7 +375,8 @@ def test_no_other_file_goes_where_nothing_is_dropped(run: Run, model_dir: str, t
 def test_tables_without_a_row(run: Run, model_dir: str, tmp_path: Path, content: bytes, drop: str, found: str) -> None:
     for data in (content, gzip.compress(content)):
         result = run("annotate", "-", "-m", model_dir, "-o", tmp_path / "out", "--on-bad-row", drop, stdin=data)
-        assert result == (1, b"", f"phrase-rescore: error: <stdin>: {found}; pass a phrase table\n")
+        assert (result.status, result.out) == (1, b"")
+        assert f"error: <stdin>: {found}" in result.err
     assert listing(tmp_path) == []
 
 
@@ -393,7 +389,7 @@ def test_damaged_input_leaves_out_untouched(run: Run, model_dir: str, tmp_path: 
     table = tmp_path / "table.gz"
     table.write_bytes(whole[: len(whole) // 2])
     result = run("annotate", table, "-m", model_dir, "-o", tmp_path / "out", "--block-size", 100)
-    assert result == (1, b"", f"phrase-rescore: error: {table}: the compressed file is cut off; make or copy it again\n")
+    assert (result.status, result.out, f"error: {table}: " in result.err) == (1, b"", True)
     assert listing(tmp_path) == ["table.gz"]
 
     result = run("annotate", table, "-m", model_dir, "--block-size", 100)
@@ -402,24 +398,21 @@ def test_damaged_input_leaves_out_untouched(run: Run, model_dir: str, tmp_path: 
     assert result.out.count(ROW[:10]) > 0
 
 
-CUT_OFF = "pass the whole table if it is cut off, else --expect-rows 4"
-
-
 @pytest.mark.parametrize(("expected", "said"), [(3, "3"), (1234567, "1,234,567"), (0, "0")])
 def test_expect_rows(run: Run, model_dir: str, table: Path, tmp_path: Path, expected: int, said: str) -> None:
     table.write_bytes(ROW * 4)
-    text = f"phrase-rescore: error: {table}: 4 rows went through where {said} were expected; {CUT_OFF}\n"
-    to = "annotate", table, "-m", model_dir, "--expect-rows", expected
-    advised = text.replace("pass the whole", "add --resume, and pass the whole")
-    assert run(*to, "-o", tmp_path / "out") == (1, b"", advised)
-    assert listing(tmp_path) == ["table"]
-    result = run(*to)
-    assert (result.status, result.err) == (1, text + "phrase-rescore: OUTPUT IS INCOMPLETE: 4 rows\n")
-    assert run("annotate", table, "-m", model_dir, "--expect-rows", 4).status == 0
+    to, found = ("annotate", table, "-m", model_dir), f"4 rows went through where {said} were expected; "
+    to_file = run(*to, "-o", tmp_path / "out", "--expect-rows", expected)
+    assert (to_file.status, to_file.out, listing(tmp_path)) == (1, b"", ["table"])
+    assert f"{table}: {found}add --resume" in to_file.err
+    to_stream = run(*to, "--expect-rows", expected)
+    assert (to_stream.status, to_stream.last_line) == (1, "phrase-rescore: OUTPUT IS INCOMPLETE: 4 rows")
+    assert f"{table}: {found}" in to_stream.err
+    assert "else --expect-rows 4\n" in to_stream.err
+    assert run(*to, "--expect-rows", 4).status == 0
     table.write_bytes(ROW * 4 + b"bad\n")
-    result = run("annotate", table, "-m", model_dir, "-o", tmp_path / "out", "--on-bad-row", "drop", "--expect-rows", table)
-    found = f"{table}: 4 rows (and 1 dropped) went through where 5 were expected; add --resume, and {CUT_OFF}\n"
-    assert result.err.endswith(found), "as many as a file has"
+    result = run(*to, "-o", tmp_path / "out", "--on-bad-row", "drop", "--expect-rows", table)
+    assert "4 rows (and 1 dropped) went through where 5 were expected" in result.err, "as many as a file has"
 
 
 # Columns
@@ -467,17 +460,15 @@ def test_whose_unknown_words_are_counted(
     assert "unknown words: 2 of the target (28.57%), 1 of the source (12.50%)\n" in result.err
 
 
-@pytest.mark.parametrize("digits", [2, 6, 17])
 @pytest.mark.parametrize("scale", ["exp", "log"])
-def test_digits(run: Run, model_dir: str, table: Path, digits: int, scale: str) -> None:
-    to = "-m", model_dir, "--scale", scale
-    full = columns_of(TABLE, run("annotate", table, *to, "--digits", 17).out)
-    rounded = columns_of(TABLE, run("annotate", table, *to, "--digits", digits).out)
-    assert [p for p, _ in rounded] == [b"%.*g" % (digits, float(p)) for p, _ in full]
-    if scale == "exp":
-        assert [n for _, n in rounded] == [b"%.*g" % (digits, float(n)) for _, n in full]
-    default = columns_of(TABLE, run("annotate", table, *to).out)
-    assert default == columns_of(TABLE, run("annotate", table, *to, "--digits", 7).out)
+def test_digits(run: Run, model_dir: str, table: Path, scale: str) -> None:
+    to = "annotate", table, "-m", model_dir, "--scale", scale
+    full = columns_of(TABLE, run(*to, "--digits", 17).out)
+    for digits, options in ((2, ("--digits", 2)), (7, ())):
+        columns = columns_of(TABLE, run(*to, *options).out)
+        assert [p for p, _ in columns] == [b"%.*g" % (digits, float(p)) for p, _ in full]
+        if scale == "exp":
+            assert [n for _, n in columns] == [b"%.*g" % (digits, float(n)) for _, n in full]
 
 
 @pytest.fixture(scope="module")
@@ -486,7 +477,7 @@ def harsh_model(make_model: MakeModel) -> str:
     return make_model(logits={b"klein": -60.0})
 
 
-@pytest.mark.parametrize("digits", [2, 7, 17])
+@pytest.mark.parametrize("digits", [2, 7])
 def test_clamped_scores(run: Run, harsh_model: str, tmp_path: Path, digits: int) -> None:
     content = b"".join(b"the ||| das%b ||| 1 ||| 0-0 ||| 1 1 1 ||| |||\n" % (b" klein" * n) for n in range(5))
     oracle = Oracle(harsh_model)
@@ -505,7 +496,7 @@ def test_clamped_scores(run: Run, harsh_model: str, tmp_path: Path, digits: int)
     assert "clamped" not in plain.err
 
 
-@pytest.mark.parametrize("digits", [*(pytest.param(n, marks=pytest.mark.slow) for n in (2, 17)), 7])
+@pytest.mark.parametrize("digits", [2, 7])
 def test_clamped_counts(run: Run, model_dir: str, tmp_path: Path, digits: int) -> None:
     content = b"".join(b"the ||| %b ||| 1 ||| 0-0 ||| 1 1 1 ||| |||\n" % b" ".join([b"zzz"] * n) for n in (88, 89, 300))
     result = run("annotate", "-", "-m", model_dir, "--digits", digits, stdin=content)
@@ -534,8 +525,8 @@ REGULAR = IRREGULAR.replace(b"1  0.5", b"1 0.5").replace(b"|||\t1 0.5\t|||", b"|
 def test_doubled_blanks_and_tabs_are_counted_and_named(run: Run, model_dir: str) -> None:
     result = run("annotate", "-", "-m", model_dir, stdin=IRREGULAR)
     assert len(columns_of(IRREGULAR, result.out)) == 5
-    said = "doubled blanks or tabs in the scores of 3 rows (CreateProbingPT misreads them; --fix-blanks writes single blanks)"
-    assert f"phrase-rescore: {said}\n" in result.err
+    assert "doubled blanks or tabs in the scores of 3 rows" in result.err
+    assert "--fix-blanks" in result.err
     assert "blanks" not in run("annotate", "-", "-m", model_dir, stdin=REGULAR).err
 
 
@@ -554,27 +545,21 @@ def test_fix_blanks_touches_the_score_field_alone(run: Run, model_dir: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("shares", "line", "phrase", "side"),
-    [((0.0, 0.1), 4, "the unknown", "source"), ((0.1, 0.0), 3, "haus unbekannt neu", "target"),
-     ((0.0, 0.0), 4, "the unknown", "source")],
+    ("shares", "line", "found"),
+    [((0.0, 0.1), 4, "'the unknown' has a source word"), ((0.1, 0.0), 3, "'haus unbekannt neu' has a target word"),
+     ((0.0, 0.0), 4, "'the unknown' has a source word")],  # both sides: either may be named, a block at a time
 )  # fmt: skip
 def test_untrained_unk_is_refused(
-    run: Run, make_model: MakeModel, table: Path, tmp_path: Path, shares: tuple[float, float], line: int, phrase: str, side: str
+    run: Run, make_model: MakeModel, table: Path, tmp_path: Path, shares: tuple[float, float], line: int, found: str
 ) -> None:
-    untrained = make_model(unk_shares=shares)
-    text = (
-        f"phrase-rescore: error: {table}:{line}: '{phrase}' has a {side} word that the model does not know, and its UNK was "
-        "never trained; train on data with rarer words or a smaller --shortlist, or accept with --allow-untrained-unk\n"
-    )
-    out = tmp_path / "out"
-    if shares == (0.0, 0.0):  # both sides: either may be named, a block at a time
+    untrained, out = make_model(unk_shares=shares), tmp_path / "out"
+    if shares == (0.0, 0.0):
         table.write_bytes(TABLE.replace(b"unbekannt neu", b"das"))
-        line = 4
-    assert run("annotate", table, "-m", untrained, "-o", out) == (1, b"", text)
-    assert listing(tmp_path) == ["table"]
-
-    result = run("annotate", table, "-m", untrained, "-o", out, "--allow-untrained-unk")
-    assert result.status == 0
+    refused = run("annotate", table, "-m", untrained, "-o", out)
+    assert (refused.status, refused.out, listing(tmp_path)) == (1, b"", ["table"])
+    assert f"error: {table}:{line}: {found}" in refused.err
+    assert "--allow-untrained-unk" in refused.err
+    assert run("annotate", table, "-m", untrained, "-o", out, "--allow-untrained-unk").status == 0
     assert len(columns_of(table.read_bytes(), out.read_bytes())) == 4
 
 
@@ -594,29 +579,21 @@ def fit_warnings(result: Result) -> list[str]:
     return lines[: len(lines) // 2]
 
 
-CASE = "; likely cause: they differ from known words in letter case only (100% of them)"
-TABLE_ESCAPES = "the table escapes special characters (&apos;) and the model's text did not (100% of them)"
-MODEL_ESCAPED = "the model's text escaped special characters (&apos;) and the table does not (100% of them)"
-
-
-@pytest.mark.parametrize(("side", "name"), [(0, "source"), (1, "target")])
-def test_letter_case_is_noticed(run: Run, model_dir: str, side: int, name: str) -> None:
-    content = known_rows(lambda word: b"Haus" if word == b"haus" else b"Old" if word == b"old" else word, side)
-    found = fit_warnings(run("annotate", "-", "-m", model_dir, stdin=content))
-    word = ["Old", "Haus"][side]
-    start = f"phrase-rescore: warning: 10.0% of the {name} words are unknown to the model, 2.0% in its training; "
-    assert found == [f"{start}commonest: '{word}' 1{CASE}"]
+@pytest.mark.parametrize(("side", "name", "word"), [(0, "source", "Old"), (1, "target", "Haus")])
+def test_letter_case_is_noticed(run: Run, model_dir: str, side: int, name: str, word: str) -> None:
+    content = known_rows(lambda word: {b"haus": b"Haus", b"old": b"Old"}.get(word, word), side)
+    (found,) = fit_warnings(run("annotate", "-", "-m", model_dir, stdin=content))
+    for fact in (f"10.0% of the {name} words", "2.0% in its training", f"'{word}' 1;", "letter case only (100% of them)"):
+        assert fact in found
 
 
 def test_escapes_are_noticed(run: Run, make_model: MakeModel, model_dir: str) -> None:
     plain = known_rows(lambda word: word.replace(b"&apos;", b"'"))
-    found = fit_warnings(run("annotate", "-", "-m", model_dir, stdin=plain))
-    assert [line.partition("; likely cause: ")[2] for line in found] == [MODEL_ESCAPED]
-    assert "commonest: 'don't' 1;" in found[0]
-
+    (found,) = fit_warnings(run("annotate", "-", "-m", model_dir, stdin=plain))
+    assert "commonest: 'don't' 1; likely cause: the model's text escaped special characters" in found
     unescaped = make_model(source=[word.replace(b"&apos;", b"'") for word in SOURCE_WORDS])
-    found = fit_warnings(run("annotate", "-", "-m", unescaped, stdin=known_rows()))
-    assert [line.partition("; likely cause: ")[2] for line in found] == [TABLE_ESCAPES]
+    (found,) = fit_warnings(run("annotate", "-", "-m", unescaped, stdin=known_rows()))
+    assert "likely cause: the table escapes special characters" in found
 
 
 SWAPPED = b"das haus ||| the house ||| 1 1 1 1\nist alt ||| is old ||| 1 1 1 1\n"
@@ -637,7 +614,6 @@ def test_a_swapped_table_is_refused(run: Run, model_dir: str, tmp_path: Path, co
     assert ": source and target seem swapped: " in result.last_line
     share = "80% of the source and 80%" if content.endswith(ROW) else "100% of the source and 100%"
     assert f"{share} of the target words are unknown to " in result.last_line
-    assert result.last_line.endswith("; swap them, or name a model of this direction with -m")
 
 
 @pytest.mark.usefixtures("four_rows_judged")
@@ -675,14 +651,12 @@ def test_a_table_that_fits_is_not_warned_about(run: Run, model_dir: str) -> None
 def test_strict_makes_it_an_error(run: Run, model_dir: str, tmp_path: Path) -> None:
     table = tmp_path / "table"
     table.write_bytes(b"THE ||| das ||| 1\n" * 3)
-    text = (
-        f"phrase-rescore: error: {table}: 100.0% of the source words are unknown to the model, 2.0% in its training; "
-        f"commonest: 'THE' 3{CASE} (--strict)\n"
-    )
-    assert run("annotate", table, "-m", model_dir, "--strict", "-o", tmp_path / "out") == (1, b"", text)
-    assert listing(tmp_path) == ["table"]
-    result = run("annotate", table, "-m", model_dir, "--strict")
-    assert (result.status, result.err) == (1, text + "phrase-rescore: OUTPUT IS INCOMPLETE: 3 rows\n")
+    found = f"error: {table}: 100.0% of the source words are unknown"
+    to_file = run("annotate", table, "-m", model_dir, "--strict", "-o", tmp_path / "out")
+    assert (to_file.status, found in to_file.err, listing(tmp_path)) == (1, True, ["table"])
+    to_stream = run("annotate", table, "-m", model_dir, "--strict")
+    assert (to_stream.status, found in to_stream.err) == (1, True)
+    assert to_stream.last_line == "phrase-rescore: OUTPUT IS INCOMPLETE: 3 rows"
 
 
 @pytest.fixture
@@ -720,7 +694,6 @@ def test_report(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:
     assert [line for line in lines if re.fullmatch(r"4 rows of 3 sources in [\d.]+ s, [\d,]+ rows/s", line)]
     assert "unknown words: 2 of the target (28.57%), 1 of the source (12.50%)" in lines
     assert [line.partition(" ")[0] for line in lines[-3:]] == ["model:", "wrote", "next:"]
-    assert lines[-3].startswith("model: rnn-encoder-decoder|p(target|source)|hidden:7|embedding:6|maxout:5|rank:4|words:10/10|")
     assert result.out == b""
 
 

@@ -1,7 +1,6 @@
 """Blocks scored by workers of a Dask cluster: the bytes of a local run, whatever happens to workers and their lines."""
 
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -9,7 +8,6 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
 import pytest
 from conftest import Run
 from dask_harness import Cluster, Line, broken_copy, cluster, wait_for
@@ -174,17 +172,13 @@ def test_a_killed_client_goes_on(dask: Cluster, table: Path, model_dir: str, exp
 
 
 @pytest.mark.parametrize(
-    ("name", "strict", "says"),
-    [
-        ("phrase_rescore.annotation.cluster.__version__", False, r"has phrase-rescore .*, here is 9\.9"),
-        ("torch.__version__", True, r"has torch .*, here is 9\.9: last digits of scores may differ \(--strict\)"),
-    ],
+    ("name", "strict"), [("phrase_rescore.annotation.cluster.__version__", False), ("torch.__version__", True)]
 )
 def test_workers_with_other_versions_are_refused(
-    annotation: Annotation, dask: Cluster, monkeypatch: pytest.MonkeyPatch, name: str, strict: bool, says: str
+    annotation: Annotation, dask: Cluster, monkeypatch: pytest.MonkeyPatch, name: str, strict: bool
 ) -> None:
     monkeypatch.setattr(name, "9.9")
-    with pytest.raises(RescoreError, match=says):
+    with pytest.raises(RescoreError, match=r"worker .* has .*, here is 9\.9"):
         annotation(dask.address, strict=strict)
 
 
@@ -193,7 +187,7 @@ def test_another_torch_is_a_warning(
 ) -> None:
     monkeypatch.setattr("torch.__version__", "9.9")
     assert annotation(dask.address) == expected
-    assert any(line.startswith("worker") and "here is 9.9" in line for line in annotation.warned)
+    assert any("here is 9.9" in line for line in annotation.warned)
 
 
 def test_bad_rows_are_named(dask: Cluster, tmp_path: Path, model_dir: str, run: Run) -> None:
@@ -309,41 +303,3 @@ def test_parts_cut_after_whole_blocks_make_the_bytes_of_one_run(
     whole = tmp_path / f"whole{suffix}"
     annotate(table, model_dir, whole, block_rows=BLOCK, jobs=2)
     assert joined == whole.read_bytes()
-
-
-def test_parts_cut_elsewhere_differ_in_the_last_digits_alone(
-    table: Path, model_dir: str, tmp_path: Path, expected: bytes
-) -> None:
-    rows, found = table.read_bytes().splitlines(keepends=True), b""
-    for start in range(0, ROWS, 3 * BLOCK - 7):
-        part, out = tmp_path / "part", tmp_path / "out"
-        part.write_bytes(b"".join(rows[start : start + 3 * BLOCK - 7]))
-        annotate(part, model_dir, out, block_rows=BLOCK, jobs=1)
-        found += out.read_bytes()
-        out.unlink()
-    scores = [
-        np.log([float(row.split(b" ||| ")[2].split()[2]) for row in written.splitlines()]) for written in (found, expected)
-    ]
-    assert len(scores[0]) == ROWS
-    assert abs(scores[0] - scores[1]).max() < 1e-4
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
-def test_tls_by_dasks_own_settings(
-    annotation: Annotation, expected: bytes, tmp_path: Path, warm_python: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
-    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
-    subprocess.run([*make, "-keyout", key, "-out", certificate], check=True, capture_output=True)
-    names = ("CA_FILE", *(f"{role}__{what}" for role in ("SCHEDULER", "WORKER", "CLIENT") for what in ("CERT", "KEY")))
-    for name in names:
-        monkeypatch.setenv(f"DASK_DISTRIBUTED__COMM__TLS__{name}", str(key if name.endswith("KEY") else certificate))
-    monkeypatch.setenv("DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION", "True")
-    import dask
-
-    dask.config.refresh()
-    with cluster(tmp_path / "tls", 1, scheme="tls", python=warm_python) as started:
-        assert annotation(started.address) == expected
-        assert started.address.startswith("tls://")
-    monkeypatch.undo()
-    dask.config.refresh()
