@@ -89,4 +89,4 @@ def stored_pairs(directory: str) -> PairStore:
 
 def fresh_task(store: PairStore, config: TrainingConfig) -> PairTask:
     """A model and its pairs as `phrase-rescore train` begins with on a CPU."""
-    return make_task(store, config.override(device="cpu"), Listener(print, print))
+    return make_task(config.override(device="cpu"), store, Listener(print, print))

@@ -155,11 +155,6 @@ def mapped(path: str, dtype: type[np.generic]) -> NDArray[Any]:
     return array
 
 
-def unk_untrained(what: str) -> str:
-    """Return the warning of data without an unknown word."""
-    return f"no unknown {what}: UNK is untrained; use a smaller --shortlist"
-
-
 def unigram_log_probs(ids: NDArray[np.int32], size: int, ends: int = 0) -> list[float]:
     """Return the natural log of the smoothed relative frequency of every id, with this number of EOS added: (size,)."""
     counts = np.ones(size)

@@ -94,9 +94,10 @@ def _sorted(
     try:
         complete = _feed(given, blocks, counted)  # sort reads everything before it writes anything
         yield from _chunks(taken)
-        said, status = messages.read().decode("utf-8", "backslashreplace").splitlines(), process.wait()
+        complaints, status = messages.read().decode("utf-8", "backslashreplace").splitlines(), process.wait()
         if status or not complete:
-            why = said[-1] if said else f"killed by signal {-status}" if status < 0 else f"sort ended with status {status}"
+            ended = f"killed by signal {-status}" if status < 0 else f"sort ended with status {status}"
+            why = complaints[-1] if complaints else ended
             raise RescoreError(f"sorting the phrase pairs failed: {why}; {_MORE_ROOM}, or sort with less memory")
     finally:
         process.kill()

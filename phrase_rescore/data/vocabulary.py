@@ -105,8 +105,8 @@ def read_vocabulary(path: str) -> Vocabulary:
 
 def read_shortlist(path: str, without: frozenset[bytes] = frozenset()) -> Vocabulary:
     """Read a network's words, as ``read_vocabulary`` does, except those of ``without``. Raises InputError if none is left."""
-    found = read_vocabulary(path)
-    kept = {word: count for word, count in zip(found.words, found.counts, strict=True) if word not in without}
+    listed = read_vocabulary(path)
+    kept = {word: count for word, count in zip(listed.words, listed.counts, strict=True) if word not in without}
     if not kept:
         raise InputError(path, "is empty", "name the words of the shortlist, one a line")
     return Vocabulary(tuple(kept), tuple(kept.values()))

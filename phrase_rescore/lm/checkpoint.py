@@ -25,10 +25,10 @@ class LanguageModel:
 
 def warnings(lm: LanguageModel, lower_orders: bool = False) -> list[str]:
     """Return warnings of what was not trained: the unknown word, and shorter contexts if ``lower_orders`` are needed."""
-    found = untrained_unk({"": lm.unk_share}, "scores of unknown words mean nothing")
+    lines = untrained_unk({"": lm.unk_share}, "scores of unknown words mean nothing")
     if lower_orders and not lm.training.get("shorten"):
-        found.append("trained with --shorten 0: scores after fewer words than the model reads mean nothing")
-    return found
+        lines.append("trained with --shorten 0: scores after fewer words than the model reads mean nothing")
+    return lines
 
 
 def save(lm: LanguageModel, directory: str) -> None:

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from phrase_rescore._version import __version__
 from phrase_rescore.data import prepared
-from phrase_rescore.data.prepared import Fingerprint, Layout, fingerprint_of, growing_array, mapped, unk_untrained
+from phrase_rescore.data.prepared import Fingerprint, Layout, fingerprint_of, growing_array, mapped
 from phrase_rescore.data.sampling import Smallest
-from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary, format_vocabulary, most_frequent, read_shortlist
+from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary, format_vocabulary, most_frequent, read_shortlist, untrained_unk
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.paths import beside, is_stream
@@ -202,8 +202,8 @@ class TextSource(Source[TextStore]):
         if self.text.held_out and self.text.held_out_share and not numbers.held_out_sentences:
             warn("too few sentences to hold any out; the last step is kept, not the best")
         say(f"the network knows {len(store.vocab.words):,} words, {1 - numbers.unk:.1%} of the running ones")
-        if not numbers.unk:
-            warn(unk_untrained("word in the text"))
+        for warning in untrained_unk({"": numbers.unk}, "use a smaller --shortlist to train UNK"):
+            warn(warning)
 
     def make(self, observer: Observer, check: Callable[[TextNumbers], None]) -> TextStore:
         """Read, count and encode the text."""

@@ -66,24 +66,24 @@ class NgramScorer:
         contexts, which = _distinct(ngrams.contexts)
         order = np.argsort(which, kind="stable")  # n-grams by context, so that a block of contexts has a block of them
         bounds = np.searchsorted(which[order], np.arange(CONTEXTS, len(contexts), CONTEXTS))
-        found = np.empty(len(which))
+        log_p = np.empty(len(which))
         for block, rows in enumerate(np.split(order, bounds)):
             first = block * CONTEXTS
             h_2 = self._hidden(contexts[first : first + CONTEXTS])
             pairs, place = _distinct(np.stack((which[rows] - first, ngrams.words[rows]), 1))
-            found[rows] = self._scores(h_2, self._log_z(h_2), pairs)[place]
-        if not np.isfinite(found).all():
+            log_p[rows] = self._scores(h_2, self._log_z(h_2), pairs)[place]
+        if not np.isfinite(log_p).all():
             raise ModelError("the language model's scores are not finite; train it again with a smaller --learning-rate")
-        return found
+        return log_p
 
     def _scores(self, h_2: Tensor, log_z: Tensor, pairs: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return (G h_2 + b_G)_word - log_z of pairs of a context and a word (m, 2): (m,)."""
-        model, found = self._model, np.empty(len(pairs))
+        model, log_p = self._model, np.empty(len(pairs))
         for start in range(0, len(pairs), PAIRS):
-            of, words = map(self._on_device, pairs[start : start + PAIRS].T.copy())
-            scores = (h_2[of] * model.G[words]).sum(1) + model.b_G[words] - log_z[of]
-            found[start : start + PAIRS] = scores.double().cpu().numpy()
-        return found
+            rows, words = map(self._on_device, pairs[start : start + PAIRS].T.copy())
+            scores = (h_2[rows] * model.G[words]).sum(1) + model.b_G[words] - log_z[rows]
+            log_p[start : start + PAIRS] = scores.double().cpu().numpy()
+        return log_p
 
     def sentences(self, sentences: Sequence[Sequence[bytes]]) -> SentenceScores:
         """Score sentences, lists of words; every one ends with EOS, whose log p is its last."""

@@ -20,6 +20,7 @@ from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, Ngrams,
 from phrase_rescore.lm.prepare import TextSource, TextStore
 from phrase_rescore.nn.dropout import dropout
 from phrase_rescore.nn.softmax import LogNormaliser
+from phrase_rescore.nn.storage import copy_weights
 from phrase_rescore.progress import Listener, Say
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.run import Training, on_this_machine, train
@@ -98,20 +99,13 @@ def centre(task: NgramTask) -> dict[str, float]:
     return {"mean": mean, "deviation": float(log_z.std(correction=0))}
 
 
-@torch.no_grad()
 def initialise_from(model: FeedforwardLM, vocab: Vocabulary, donor: LanguageModel) -> str:
     """Copy the weights of a model of the same sizes; rows of words that it does not know stay. Return a line that says so."""
     here, there = shared_rows(vocab, donor.vocab)
-    here, there = [*here, model.config.missing], [*there, donor.model.config.missing]
-    given = dict(donor.model.named_weights())
-    for name, weight in model.named_weights():
-        if name in ("G", "b_G"):
-            weight[here[:-1]] = given[name][there[:-1]]
-        elif name == "embedding":
-            weight[here] = given[name][there]
-        else:
-            weight.copy_(given[name])
-    return f"{len(here) - FIRST_WORD - 1:,} of {len(vocab.words):,} words start from the other model"
+    rows = dict.fromkeys(("G", "b_G"), (here, there))
+    rows["embedding"] = [*here, model.config.missing], [*there, donor.model.config.missing]
+    copy_weights(model, donor.model, rows)
+    return f"{len(here) - FIRST_WORD:,} of {len(vocab.words):,} words start from the other model"
 
 
 def sizes(config: LanguageModelConfig, vocabulary: int) -> LanguageModelSizes:

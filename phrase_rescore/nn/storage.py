@@ -64,6 +64,18 @@ def save_files(
     Path(directory, CONFIG).write_bytes(text.encode("utf-8", "backslashreplace"))  # names of files may not be UTF-8
 
 
+@torch.no_grad()
+def copy_weights(network: Any, donor: Any, rows: Mapping[str, tuple[list[int], list[int]]]) -> None:
+    """Copy the weights of another network of these sizes. ``rows``: of some only these rows, here and there."""
+    given = dict(donor.named_weights())
+    for name, weight in network.named_weights():
+        if name in rows:
+            here, there = rows[name]
+            weight[here] = given[name][there].to(weight)
+        else:
+            weight.copy_(given[name])
+
+
 def numbers_of(network: Any) -> int:
     """Return how many numbers a network has: weights and biases."""
     return sum(weight.numel() for weight in network.parameters())
@@ -170,8 +182,8 @@ class Config:
 
     def check_kind(self, kind: str) -> None:
         """Refuse a model of another kind."""
-        if (of := self.model_of()) != MODELS_OF[kind]:
-            raise ModelError(f"{os.path.dirname(self.path)}: a model of {of}; this takes a model of {MODELS_OF[kind]}")
+        if (trained_on := self.model_of()) != MODELS_OF[kind]:
+            raise ModelError(f"{os.path.dirname(self.path)}: a model of {trained_on}; this takes a model of {MODELS_OF[kind]}")
 
     def sizes(self, make: Callable[..., Sizes], structure: Mapping[str, Any]) -> Sizes:
         """Return the sizes of a network of this structure, which has entries of its own."""

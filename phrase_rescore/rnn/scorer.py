@@ -8,7 +8,8 @@ one by one, up to rounding. Sizes: K ids of a side's vocabulary, E embedding, H 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ from phrase_rescore.runtime import check_precision, set_tf32
 BATCH = 2048  # pairs or phrases that share: more share more, but their states leave the cache
 GPU_BATCH = 16384  # a GPU needs many rows to be busy
 BATCH_WORDS = 64  # for each pair of a full batch; one of longer pairs has fewer of them, since memory grows with the words
-END, UNKNOWN = b"<end of phrase>", b"<unknown word>"  # names of EOS and UNK; no word is called so, for no word has a blank
+EOS_NAME, UNK_NAME = b"<end of phrase>", b"<unknown word>"  # no word is called so, for no word has a blank
 
 Side = Literal["source", "target"]
 Vectors = NDArray[np.float32]
@@ -62,53 +63,61 @@ class ReadyModel:
 
     def empty_prefixes(self, c: Tensor) -> Prefixes:
         """Return the prefix of no word under each summary c (n, H)."""
-        decoder, stack = self.decoder, self.decoder.stack
-        contexts, state, n = stack.context(c), stack.initial(c), len(c)
-        words = torch.full((n,), self.start, device=self.device)
-        return Prefixes(self, contexts, decoder.output_context(c), np.arange(n), stack.project(state, contexts), state, words)
+        decoder, stack, n = self.decoder, self.decoder.stack, len(c)
+        shared = Shared(stack.context(c), decoder.output_context(c))
+        state, words = stack.initial(c), torch.full((n,), self.start, device=self.device)
+        return self.step(shared, np.arange(n), stack.project(state, shared.contexts), state, words)
+
+    def step(self, shared: Shared, source: Indices, projected: Rows, state: State, words: Tensor) -> Prefixes:
+        """Read the next words (n,) after states whose part of the step is ``projected``; return the prefixes (n,)."""
+        state = self.decoder.stack.step(projected, state, self.tgt_rows.index_select(0, words))
+        by_source = shared.by_source.index_select(0, self.index(source))
+        g = self.decoder.low_rank(state[0], self.out_rows.index_select(0, words), by_source)
+        return Prefixes(self, shared, source, state, g, self.log_normaliser(g))
 
     def logits(self, g: Tensor) -> Tensor:
         """Return G_l g + b_G, of every word that may come next: (n, R) -> (n, K)."""
         return torch.addmm(self.decoder.b_G, g, self.decoder.G_l.T)
 
 
+class Shared(NamedTuple):
+    """What m summaries c contribute to every step under them."""
+
+    contexts: Rows  # C c of every layer, (m, G H)
+    by_source: Tensor  # O_c c + b_O, (m, 2 M)
+
+
+@dataclass(frozen=True)
 class Prefixes:
-    """Beginnings of targets, (n,), of one length, and what comes next: word k after i with log p = (G_l g_i + b_G)_k - log_z_i.
+    """Beginnings of targets, (n,), of one length. After number i word k comes with log p = (G_l g_i + b_G)_k - log_z_i."""
 
-    What summaries contribute to every step: ``contexts`` C c of every layer, (m, G H), and ``by_source`` O_c c + b_O, (m, 2 M).
-    """
-
-    def __init__(
-        self, model: ReadyModel, contexts: Rows, by_source: Tensor, source: Indices, projected: Rows, state: State,
-        words: Tensor,
-    ) -> None:  # fmt: skip
-        self._model, self._contexts, self._by_source = model, contexts, by_source
-        self.source = source  # (n,) the row of c that each is under
-        self._state = model.decoder.stack.step(projected, state, model.tgt_rows.index_select(0, words))
-        word_rows, context = model.out_rows.index_select(0, words), by_source.index_select(0, model.index(source))
-        self.g = model.decoder.low_rank(self._state[0], word_rows, context)
-        self.log_z = model.log_normaliser(self.g)
+    model: ReadyModel
+    shared: Shared
+    source: Indices  # (n,) the row of c that each is under
+    state: State
+    g: Tensor  # (n, R)
+    log_z: Tensor  # (n,)
 
     def eos_log_p(self) -> NDArray[np.float64]:
         """Return natural log p of the target's end after each prefix: (n,)."""
-        decoder = self._model.decoder
+        decoder = self.model.decoder
         return ((self.g @ decoder.G_l[EOS] + decoder.b_G[EOS]) - self.log_z).double().cpu().numpy()
 
     def word_log_p(self, parents: Indices, words: Indices) -> NDArray[np.float64]:
         """Return natural log p of the words (m,), each after the prefix that ``parents`` (m,) names: (m,)."""
-        decoder, after, next_words = self._model.decoder, self._model.index(parents), self._model.index(words)
+        decoder, after, next_words = self.model.decoder, self.model.index(parents), self.model.index(words)
         logits = (self.g[after] * decoder.G_l[next_words]).sum(1) + decoder.b_G[next_words]
         return (logits - self.log_z[after]).double().cpu().numpy()
 
     def continued(self, parents: Indices, words: Indices) -> Prefixes:
         """Return the prefixes of ``parents`` (m,) with the words (m,) after them."""
         continued, place = np.unique(parents, return_inverse=True)  # only these prefixes are projected
-        model, source = self._model, self.source
-        state = rows_of(self._state, model.index(continued))
-        projected = model.decoder.stack.project(state, rows_of(self._contexts, model.index(source[continued])))
+        model, source = self.model, self.source
+        state = rows_of(self.state, model.index(continued))
+        contexts = rows_of(self.shared.contexts, model.index(source[continued]))
+        projected = model.decoder.stack.project(state, contexts)
         after = model.index(place)
-        state, projected = rows_of(state, after), rows_of(projected, after)
-        return Prefixes(model, self._contexts, self._by_source, source[parents], projected, state, model.index(words))
+        return model.step(self.shared, source[parents], rows_of(projected, after), rows_of(state, after), model.index(words))
 
 
 class Scorer:
@@ -142,7 +151,7 @@ class Scorer:
                 prefixes = prefixes.continued(level.parents, level.words)
         return result
 
-    def _in_memory(self, pairs: EncodedPairs) -> Iterator[NDArray[np.float64]]:
+    def _in_batches(self, pairs: EncodedPairs) -> Iterator[NDArray[np.float64]]:
         """Yield ``_word_log_probs`` of ``batch`` pairs at a time, fewer long ones, half as many whenever memory runs out."""
         start, words_before = 0, pairs.src.offsets + pairs.tgt.offsets
         while start < len(pairs):
@@ -164,7 +173,7 @@ class Scorer:
     def word_log_probs(self, pairs: EncodedPairs) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return natural log p of every predicted word and EOS, ``flat``: of pair i ``flat[offsets[i]:offsets[i + 1]]``."""
         pairs = self.checkpoint.for_model(pairs)
-        return np.concatenate((np.empty(0), *self._in_memory(pairs))), pairs.tgt.with_eos().offsets
+        return np.concatenate((np.empty(0), *self._in_batches(pairs))), pairs.tgt.with_eos().offsets
 
     def log_probs(self, pairs: EncodedPairs) -> NDArray[np.float64]:
         """Return natural log p(target | source) of every pair, EOS included: (n,). Of an inverse model: p(source | target)."""
@@ -179,8 +188,8 @@ class Scorer:
 
 
 def embedded_words(checkpoint: Checkpoint, side: Side) -> tuple[bytes, ...]:
-    """Name the rows of ``word_embeddings``: EOS (END), UNK (UNKNOWN), then the words, the most frequent first."""
-    return (END, UNKNOWN, *checkpoint.vocabs[checkpoint.sides.index(side)].words)
+    """Name the rows of ``word_embeddings``: EOS (EOS_NAME), UNK (UNK_NAME), then the words, the most frequent first."""
+    return (EOS_NAME, UNK_NAME, *checkpoint.vocabs[checkpoint.sides.index(side)].words)
 
 
 def word_embeddings(checkpoint: Checkpoint, side: Side) -> Vectors:
@@ -207,9 +216,9 @@ class PhraseEncoder:
     @torch.inference_mode()
     def vectors_as_read(self, phrases: Sequence[bytes]) -> Vectors:
         """Return c of phrases as ``Checkpoint.as_read`` gives them: (n, H)."""
-        found = [np.empty((0, self.width), np.float32)]
+        vectors = [np.empty((0, self.width), np.float32)]
         for start in range(0, len(phrases), BATCH):
             ids = Ragged.of_phrases(phrases[start : start + BATCH], self.checkpoint.vocabs[0])
             first, which = distinct_phrases(ids)
-            found.append(self._encoder.summaries(ids.take(first), self._word_rows).cpu().numpy()[which])
-        return np.concatenate(found)
+            vectors.append(self._encoder.summaries(ids.take(first), self._word_rows).cpu().numpy()[which])
+        return np.concatenate(vectors)

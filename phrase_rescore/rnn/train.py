@@ -9,13 +9,12 @@ from dataclasses import asdict, fields
 from functools import partial
 from typing import Any
 
-import torch
-
 from phrase_rescore.data.pair_store import PairStore
 from phrase_rescore.data.prepared import unigram_log_probs
 from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary, shared_rows
 from phrase_rescore.errors import OptionError
 from phrase_rescore.moses.pairs import read_pair_blocks
+from phrase_rescore.nn.storage import copy_weights
 from phrase_rescore.progress import Listener, Say
 from phrase_rescore.rnn.checkpoint import Checkpoint, load, save
 from phrase_rescore.rnn.config import TrainingConfig
@@ -53,7 +52,6 @@ def phrase_training(
     read = partial(read_pair_blocks, form=phrases.form, counts=phrases.min_count > 1, factors=phrases.factors)
     options = {"form": phrases.form, "factors": phrases.factors}
     files = PairInputs([(path,) for path in inputs], read, options, phrases.min_count, phrases.drop_bad_rows)
-    identity = config.identity(config.network, config.start, config.loss)
 
     def measured(task: PhraseTask, warn: Say) -> dict[str, Any]:
         remedy = "check that source and target are aligned row by row, and train longer"
@@ -67,19 +65,11 @@ def phrase_training(
         network, vocabs = task.module.to("cpu"), (store.src_vocab, store.tgt_vocab)
         return Checkpoint(network, *vocabs, store.unk_shares, summary, inverse=phrases.inverse, factors=phrases.factors)
 
-    return Training(
-        config,
-        PairSource(inputs, model_dir, config.pairs, config.machine.threads, files),
-        identity | {"shortlist": config.pairs.shortlist, "inverse": phrases.inverse},
-        _SUMMARIZED,
-        lambda store, listener: make_task(store, config, listener),
-        measured,
-        model,
-        load,
-        save,
-        init_from,
-        lambda: _check_start(config),
-    )
+    source = PairSource(inputs, model_dir, config.pairs, config.machine.threads, files)
+    identity = config.identity(config.network, config.start, config.loss)
+    identity |= {"shortlist": config.pairs.shortlist, "inverse": phrases.inverse}
+    task, check_start = partial(make_task, config), partial(_check_start, config)
+    return Training(config, source, identity, _SUMMARIZED, task, measured, model, load, save, init_from, check_start)
 
 
 def _check_start(config: TrainingConfig) -> None:
@@ -93,7 +83,7 @@ def _check_start(config: TrainingConfig) -> None:
         check_like(config.network, donor.model.config, [size.name for size in fields(config.network)])
 
 
-def make_task(store: PairStore, config: TrainingConfig, listener: Listener) -> PhraseTask:
+def make_task(config: TrainingConfig, store: PairStore, listener: Listener) -> PhraseTask:
     """Return the model before its first step, with the pairs that it is trained on."""
     start, inverse, recipe, device = config.start, config.phrases.inverse, config.recipe, config.machine.device
     read, predicted = (store.tgt_vocab, store.src_vocab) if inverse else (store.src_vocab, store.tgt_vocab)
@@ -110,7 +100,6 @@ def make_task(store: PairStore, config: TrainingConfig, listener: Listener) -> P
     return PairTask(model.to(device), training, held_out, recipe.batch_size, recipe.seed, device, sampled)
 
 
-@torch.no_grad()
 def initialise_from(
     model: RNNEncoderDecoder, read: Vocabulary, predicted: Vocabulary, donor: Checkpoint, listener: Listener
 ) -> None:
@@ -123,10 +112,4 @@ def initialise_from(
         listener.say(text if n == total else f"{text}, {total - n:,} at random")
         if total and not n:
             listener.warn(f"the other model knows no {side} word of this one; was it for another language?")
-    given = dict(donor.model.named_weights())
-    for name, weight in model.named_weights():
-        if name in WORD_ROWS:
-            here, there = rows[WORD_ROWS[name]]
-            weight[here] = given[name][there].to(weight)
-        else:
-            weight.copy_(given[name])
+    copy_weights(model, donor.model, {name: rows[side] for name, side in WORD_ROWS.items()})

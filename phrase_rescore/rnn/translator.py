@@ -87,7 +87,7 @@ def beam_search(model: ReadyModel, c: Tensor, n: int, beam: int, max_length: int
 
     ``beam``: the most prefixes of one length a source. ``barred`` (m,): ids that are not proposed, EOS among them.
     """
-    prefixes, found = model.empty_prefixes(c), [list[Decoded]() for _ in range(len(c))]
+    prefixes, best = model.empty_prefixes(c), [list[Decoded]() for _ in range(len(c))]
     worst = np.full(len(c), -np.inf)  # what a prefix must be better than to matter: the n-th best log p of every source
     log_p, ids = np.zeros(len(c)), np.empty((len(c), 0), np.int64)  # of the prefixes
     k = min(beam, len(model.decoder.b_G) - len(barred))
@@ -104,11 +104,11 @@ def beam_search(model: ReadyModel, c: Tensor, n: int, beam: int, max_length: int
         ids = np.column_stack((ids[parents], last_words))
         prefixes = prefixes.continued(parents, last_words)
         for source, target, total in zip(prefixes.source, ids.tolist(), (log_p + prefixes.eos_log_p()).tolist(), strict=True):
-            found[source].append(Decoded(target, total))
+            best[source].append(Decoded(target, total))
         for source in np.unique(prefixes.source):
-            found[source] = sorted(found[source], key=lambda decoded: -decoded.log_p)[:n]
-            worst[source] = found[source][-1].log_p if len(found[source]) == n else -np.inf
-    return found
+            best[source] = sorted(best[source], key=lambda decoded: -decoded.log_p)[:n]
+            worst[source] = best[source][-1].log_p if len(best[source]) == n else -np.inf
+    return best
 
 
 def streams(seed: int, source: bytes, number: int) -> list[Generator]:
@@ -171,9 +171,9 @@ def sample(
         if len(distinct):
             prefixes = prefixes.continued(distinct // radix, distinct % radix)
     log_p[live] += prefixes.eos_log_p()[node]
-    found = [Decoded(*one) for one in zip(words, log_p.tolist(), strict=True)]
+    targets = [Decoded(*one) for one in zip(words, log_p.tolist(), strict=True)]
     # None where a model's numbers overflow, or where it has no word to propose
-    of_sources = (found[start : start + number] for start in range(0, len(found), number))
+    of_sources = (targets[start : start + number] for start in range(0, len(targets), number))
     return [[decoded for decoded in drawn if decoded.words and math.isfinite(decoded.log_p)] for drawn in of_sources]
 
 
@@ -203,8 +203,8 @@ class Translator:
         width = beam or max(n, BEAM)
         c, which = self._summaries(sources)
         barred = self._barred(unk)
-        found = self._in_batches(lambda rows: beam_search(self._model, c[rows], n, width, max_length, barred), len(c), width)
-        return [found[i] for i in which]
+        targets = self._in_batches(lambda rows: beam_search(self._model, c[rows], n, width, max_length, barred), len(c), width)
+        return [targets[i] for i in which]
 
     @torch.inference_mode()
     def samples(
@@ -238,8 +238,8 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """Call ``function`` with sources at a time whose ``prefixes`` each come to PREFIXES."""
         at_once = max(1, PREFIXES // prefixes)
-        found = chain.from_iterable(function(slice(start, start + at_once)) for start in range(0, sources, at_once))
+        decoded = chain.from_iterable(function(slice(start, start + at_once)) for start in range(0, sources, at_once))
         return [
             [Hypothesis(b" ".join([self._words[id] for id in ids]), log_p, ids.count(UNK)) for ids, log_p in of_source]
-            for of_source in found
+            for of_source in decoded
         ]

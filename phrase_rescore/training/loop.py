@@ -141,8 +141,8 @@ class Trainer:
         recipe, figures = self.recipe, self.figures
         batches = self.task.batches(self.steps)
         for batch in _ahead(batches) if self.parameters[0].is_cuda else batches:
-            (seconds, _), *_ = found = self.processes.gather(self.seconds(), stop.number)
-            number = int(max(number for _, number in found))
+            (seconds, _), *_ = shared = self.processes.gather(self.seconds(), stop.number)
+            number = int(max(number for _, number in shared))
             if number or seconds >= figures.seconds + SAVE_SECONDS:
                 figures.seconds = seconds
                 self._check_weights()
@@ -176,23 +176,23 @@ class Trainer:
 
     def evaluate(self) -> None:
         """Measure, remember the best weights, log a record, save the state. Raises NotFiniteError before any of it is kept."""
-        found = self.task.evaluate()
-        shared = self.processes.gather(self.seconds(), self._loss, found["loss"] if found else 0.0)
-        (seconds, _, held_out), *_ = shared  # what the first process measured
+        held_out = self.task.evaluate()
+        shared = self.processes.gather(self.seconds(), self._loss, held_out["loss"] if held_out else 0.0)
+        (seconds, _, held_out_loss), *_ = shared  # what the first process measured
         record: dict[str, Any] = {"step": self.steps, "seconds": round(seconds, 1)}
         if self._items:
             record["train_loss"] = sum(loss for _, loss, _ in shared) / self._items
-        if found:
-            found["loss"] = held_out
-            if not math.isfinite(held_out):
+        if held_out:
+            held_out["loss"] = held_out_loss
+            if not math.isfinite(held_out_loss):
                 raise NotFiniteError(f"the held-out loss is {held_out} at step {self.steps:,}")
         self._check_weights()
         figures = self.figures
-        if found:
-            record["held_out"] = found
+        if held_out:
+            record["held_out"] = held_out
             figures.waited += 1
-            if figures.best is None or found["loss"] < figures.best["loss"]:
-                figures.best_step, figures.best, figures.waited = self.steps, found, 0
+            if figures.best is None or held_out["loss"] < figures.best["loss"]:
+                figures.best_step, figures.best, figures.waited = self.steps, held_out, 0
                 self.best_weights = {name: value.detach().clone() for name, value in self.module.state_dict().items()}
         figures.records.append(record)
         figures.seconds = seconds

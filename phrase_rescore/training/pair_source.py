@@ -12,9 +12,9 @@ from typing import Any
 from phrase_rescore._version import __version__
 from phrase_rescore.data import vocabulary
 from phrase_rescore.data.pair_store import LAYOUT, PairNumbers, PairStore, prepare_store
-from phrase_rescore.data.prepared import fingerprint_of, unk_untrained
+from phrase_rescore.data.prepared import fingerprint_of
 from phrase_rescore.data.sorting import check_room, sorted_pairs
-from phrase_rescore.data.vocabulary import SIDES, Vocabularies, Vocabulary, read_shortlist
+from phrase_rescore.data.vocabulary import SIDES, Vocabularies, Vocabulary, read_shortlist, untrained_unk
 from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.paths import beside, is_stream
@@ -86,9 +86,8 @@ class PairSource(Source[PairStore]):
             warn("too few sources to hold any out; the last step is kept, not the best")
         known = (f"{1 - share:.1%} of the running {side} words" for side, share in zip(SIDES, unknown, strict=True))
         say(f"the shortlists have {' and '.join(known)}")
-        for side, share in zip(SIDES, unknown, strict=True):
-            if share == 0:
-                warn(unk_untrained(f"{side} word among the pairs"))
+        for warning in untrained_unk(dict(zip(SIDES, unknown, strict=True)), "use a smaller --shortlist to train UNK"):
+            warn(warning)
 
     def make(self, observer: Observer, check: Callable[[PairNumbers], None]) -> PairStore:
         """Read, sort and encode the pairs."""

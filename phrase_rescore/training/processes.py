@@ -70,16 +70,16 @@ class ProcessGroup:
         for minutes in count(1):
             try:
                 self.store.wait([_OUTCOME], _MINUTE)
-                found = self.store.get(_OUTCOME)
+                told = self.store.get(_OUTCOME)
                 break
             except dist.DistStoreError:  # not yet
                 if self.rank == 1:
                     say(f"waiting for the first process, which prepares the pairs, for {minutes} minutes")
             except RuntimeError as error:
                 raise RescoreError(f"the first process is gone ({str(error).splitlines()[0]}); see its error") from None
-        if found == b"failed":
+        if told == b"failed":
             raise RescoreError("the first process failed; see its error")
-        return bool(found == b"true")
+        return bool(told == b"true")
 
 
 ALONE = ProcessGroup()
@@ -125,8 +125,8 @@ def process_group(device: str, processes: ProcessGroup) -> Iterator[ProcessGroup
     except BaseException as error:
         traceback.clear_frames(error.__traceback__)  # frames of a failed step hold the wrapped module
         if isinstance(error, RuntimeError) and _LOST.search(str(error)):
-            said = str(error).split("This is typically")[0].strip()
-            raise RescoreError(f"another process of this training is lost ({said}); start all again with --resume") from None
+            reason = str(error).split("This is typically")[0].strip()
+            raise RescoreError(f"another process of this training is lost ({reason}); start all again with --resume") from None
         raise
     finally:
         gc.collect()  # wrapped modules may be parts of circles
