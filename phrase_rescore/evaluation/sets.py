@@ -97,12 +97,13 @@ def _check_settings(basis: Basis, name: str, settings: EvaluationSettings) -> No
             raise InputError(name, "counted on text that was not detokenized", "evaluate without --detokenize")
         language = printable(basis.detokenize)
         raise InputError(name, f"counted on text detokenized for {language}", f"evaluate with --detokenize {language}")
-    for metric, signature in settings.signatures(basis.references).items():
-        if metric not in basis.signatures:
-            known = ",".join(option for option, known in METRICS.items() if known in basis.signatures)
+    for metric, here in settings.signatures(basis.references).items():
+        there = basis.signatures.get(metric)
+        if there is None:
+            known = ",".join(option for option, score in METRICS.items() if score in basis.signatures)
             raise InputError(name, f"has no counts for {metric}", f"evaluate with --metrics {known}, or write it again")
-        if basis.signatures[metric].rpartition("|version:")[0] != signature.rpartition("|version:")[0]:
-            found = f"{metric} is {printable(basis.signatures[metric], 200)} there and {signature} here"
+        if there.rpartition("|version:")[0] != here.rpartition("|version:")[0]:
+            found = f"{metric} is {printable(there, 200)} there and {here} here"
             raise InputError(name, found, "give the same --tokenize and --lowercase")
 
 

@@ -49,14 +49,19 @@ def _tables(result: Evaluation, form: str) -> Iterator[str]:
         return [figure(of_set.systems[system][m]) if system in of_set.systems else "" for of_set in sets for m in metrics]
 
     def layout(labels: list[str], sets: Sequence[SetScores], rows: list[list[str]]) -> str:
-        names = [(of_set.files.name, i, metric) for of_set in sets for i, metric in enumerate(metrics)]
+        """Lay out a table with a column for each metric of each set."""
+        align = ["left"] * len(labels) + ["right"] * len(sets) * len(metrics)
         if form == "markdown":
-            heads = [*labels, *(f"{name} {metric}" for name, _, metric in names)]
+            heads = [*labels, *(f"{of_set.files.name} {metric}" for of_set in sets for metric in metrics)]
             heads, *rows = [list(map(_escaped, row)) for row in (heads, *rows)]
-        else:
-            heads = [*(f"\n{label}" for label in labels), *(f"{'' if i else name}\n{metric}" for name, i, metric in names)]
-        align = ["left"] * len(labels) + ["right"] * len(names)
-        return str(tabulate(rows, heads, "pipe" if form == "markdown" else "plain", disable_numparse=True, colalign=align))
+            return str(tabulate(rows, heads, "pipe", disable_numparse=True, colalign=align))
+        heads = [f"\n{label}" for label in labels]
+        for of_set in sets:
+            name = of_set.files.name  # over the first of its metrics
+            for metric in metrics:
+                heads.append(f"{name}\n{metric}")
+                name = ""
+        return str(tabulate(rows, heads, "plain", disable_numparse=True, colalign=align))
 
     yield layout(["system"], result.sets, [[system, *cells(result.sets, system, _score)] for system in result.systems])
     sets = [of_set for of_set in result.sets if baseline in of_set.systems and len(of_set.systems) > 1]

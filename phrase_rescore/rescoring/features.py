@@ -96,7 +96,7 @@ class PairFeature:
     def values(self, entries: Sequence[Entry], name: str) -> Values:
         """Return the sums of log p and of unknown words: (entries, 2)."""
         of_entries = map_entries(entries, name, self._pairs)
-        rows: dict[Pair, int] = {}  # of each different pair in what is scored: lists repeat most of theirs
+        rows: dict[Pair, int] = {}  # of each different pair, in what is scored: the entries of a segment share most pairs
         for pairs in of_entries:
             for pair in pairs:
                 rows.setdefault(pair, len(rows))

@@ -127,6 +127,8 @@ def best_step(a: Floats, b: Floats, counts: Floats) -> tuple[float, float]:
     rows = np.arange(len(a))
     at = np.where(b == b.min(1, keepdims=True), a, -np.inf).argmax(1)  # what is chosen at γ = -∞
     total, steps, changes = counts[rows, at].sum(0), [np.zeros(0)], [np.zeros((0, 10))]
+    # With growing γ the choice in a segment goes from each entry to the steeper one that meets it first (the upper envelope of
+    # their lines). Every round makes this step in all segments; those whose entry meets no other are done.
     while len(rows):
         own = np.arange(len(rows))
         slope = b - b[own, at][:, None]
@@ -142,6 +144,7 @@ def best_step(a: Floats, b: Floats, counts: Floats) -> tuple[float, float]:
     if not len(step):
         return 0.0, float(bleu(total))
     order = np.argsort(step, kind="stable")
+    # BLEU is constant between steps; γ is the middle of an interval, or a bit outside of all
     ends = np.concatenate([[step[order[0]] - 2], step[order], [step[order[-1]] + 2]])
     sums = total + np.concatenate([np.zeros((1, 10)), np.cumsum(np.concatenate(changes)[order], 0)])
     score = np.where(np.diff(ends) > WIDTH, bleu(sums), -1)
@@ -204,11 +207,12 @@ def start_of(lists: Lists, labels: Sequence[bytes]) -> tuple[Floats, list[bytes]
     features, scale = scaled(lists)
     totals = scaled(lists._replace(features=lists.totals[:, None]))[0][:, 0]
     weights = np.linalg.lstsq(features, totals, rcond=TINY)[0]
-    if not totals.any() or (features @ weights - totals).std() > EXACT:
+    rest = features @ weights - totals
+    if not totals.any() or rest.std() > EXACT:  # of another decoder, or with features that the list does not have
         return np.ones(len(scale)), []
     weights = np.where(np.abs(weights) > EXACT, weights, 0)
-    counting = {label for label, weight in zip(labels, weights, strict=True) if weight}
-    differing = dict.fromkeys(label for label, size in zip(labels, scale, strict=True) if size)
+    counting = {labels[i] for i in np.flatnonzero(weights).tolist()}
+    differing = dict.fromkeys(labels[i] for i in np.flatnonzero(scale).tolist())
     return weights / np.where(scale > 0, scale, 1), [label for label in differing if label not in counting]
 
 

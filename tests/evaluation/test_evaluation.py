@@ -261,6 +261,13 @@ def test_the_tables_and_their_notes(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("layout")
+def test_one_system_alone_has_no_noise_to_tell_of(run: Run) -> None:
+    alone = run("evaluate", "--set", "dev", "ref", "base=half", "--metrics", "bleu").out.decode()
+    assert "noise" not in alone
+    assert "against" not in alone
+
+
+@pytest.mark.usefixtures("layout")
 def test_the_tables_in_markdown(run: Run) -> None:
     sets = ["--set", "test", "ref", "a|b=half", "other=none"]
     options = ["--baseline", "other", "--metrics", "bleu", "--lowercase", "--tokenize", "13a", "--seed", "9"]
