@@ -331,8 +331,11 @@ def test_a_table_that_was_cut_off_comes_again_whole(command: Command, table: Pat
 @pytest.mark.usefixtures("kept_at_once")
 @pytest.mark.parametrize("expected", [0, 1000, "other"])
 @pytest.mark.parametrize("bad", [b"", b"bad\n"])
-def test_the_advice_on_rows_expected_ends_well(command: Command, table: Path, expected: int | str, bad: bytes) -> None:
+def test_the_advice_on_rows_expected_ends_well(
+    command: Command, table: Path, monkeypatch: pytest.MonkeyPatch, expected: int | str, bad: bytes
+) -> None:
     """The wrong number, the file of another table, rows that were dropped: the same command would fail again."""
+    monkeypatch.chdir(table.parent)
     table.write_bytes(b"".join([*ROWS[:97], bad]))
     out, other = table.parent / "out", table.parent / "other"
     other.write_bytes(b"a\n" * 98)
