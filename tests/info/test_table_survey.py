@@ -232,6 +232,11 @@ def test_the_separator_counts_in_sorting(tmp_path: Path) -> None:
     assert (found.faults["unsorted"], found.pair_order["unsorted"]) == (RowCount(1, 2), RowCount(1, 2))
 
 
+def test_repeated_pairs_are_in_order(tmp_path: Path) -> None:
+    found = survey_of(tmp_path, rows_of("a/x", "a/x", "a/y"))
+    assert (found.faults, found.pair_order) == ({}, {"repeated": RowCount(1, 2)})
+
+
 def test_sources_that_come_again_are_found_however_far_away(tmp_path: Path) -> None:
     rows = rows_of(*(f"w{i:05}/x" for i in range(40000)), "w00017/x", "w00003/x", "w00003/y", "w00017/y")
     found = survey_of(tmp_path, rows)

@@ -118,6 +118,8 @@ def test_done_twice_there_is_nothing_to_do(run: Run, real: tuple[Path, Path], tm
     assert run("moses-ini", once, "--table", table, "-o", twice).err.startswith(message)
     assert twice.read_bytes() == once.read_bytes()
     assert run("moses-ini", once, "--table", table, "-q") == (0, once.read_bytes(), "")
+    moved = run("moses-ini", once, "--table", table, "--path", "/else.gz")
+    assert f"TranslationModel0: path {table} -> /else.gz\n" in moved.err
 
 
 def test_other_relative_paths_are_named(run: Run, table: Path) -> None:

@@ -42,6 +42,12 @@ def test_dashes_are_cut_for_a_model_that_knows_them_so(run: Run, make_model: Mak
         assert found.out.split(b"\t")[0] == tokens
 
 
+def test_case_stays_where_the_model_knows_the_word_so_or_not_at_all(run: Run, make_model: MakeModel) -> None:
+    model = make_model(source=(b"File", b"file", b"open"))
+    found = run("generate", "-m", model, "-n", 1, "--tokenize", "en", stdin=b"Open File Zebra\n")
+    assert found.out.split(b"\t")[0] == b"open File Zebra"
+
+
 def test_an_inverse_model_reads_typed_targets(run: Run, make_model: MakeModel, tmp_path: Path) -> None:
     forward = load(make_model(source=(b"l&apos;", b"eau"), target=(b"x",)))
     save(replace(forward, src_vocab=forward.tgt_vocab, tgt_vocab=forward.src_vocab, inverse=True), str(tmp_path))
