@@ -7,6 +7,7 @@ the lines below it: in ``[feature]`` an implementation and ``key=value`` words, 
 import math
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -121,13 +122,13 @@ class Ini:
                 lines.append(IniLine(number, section, value, words(value)))
         return lines
 
-    def of(self, *sections: bytes) -> list[IniLine]:
+    def lines_in(self, *sections: bytes) -> list[IniLine]:
         """Return the lines of sections, section after section."""
         return [line for section in sections for line in self.lines if line.section == section]
 
     @property
     def search_algorithm(self) -> bytes:
-        return next((line.words[0] for line in self.of(b"search-algorithm")), b"0")
+        return next((line.words[0] for line in self.lines_in(b"search-algorithm")), b"0")
 
     @cached_property
     def features(self) -> list[Feature]:
@@ -135,27 +136,31 @@ class Ini:
         if old := next((line for line in self.lines if line.section in _OLD_STYLE), None):
             hint = "convert it with Moses' scripts/training/convert-moses-ini-to-v2.perl < OLD.ini > NEW.ini"
             raise self.error(f"[{printable(old.section)}], an ini of the old style", hint, old)
-        names = [word for line in self.of(b"feature-name-overwrite") for word in line.words]
+        names = [word for line in self.lines_in(b"feature-name-overwrite") for word in line.words]
         renamed = dict(zip(names[::2], names[1::2], strict=False))  # StaticData::OverrideFeatureNames
         if self.search_algorithm in (b"6", b"7", b"8", b"9"):  # moses/StaticData.cpp
             renamed |= dict.fromkeys((b"PhraseDictionaryMemory", b"PhraseDictionaryScope3"), b"RuleTable")
         features, unnamed = list[Feature](), list[bytes]()
-        for line in self.of(b"feature", b"feature-add"):
+        for line in self.lines_in(b"feature", b"feature-add"):
             implementation, values = renamed.get(line.words[0], line.words[0]), self._arguments(line)
             if not (name := values.get(b"name", b"")):  # numbered among those of its kind that have none
                 name = implementation + b"%d" % unnamed.count(implementation)
                 unnamed.append(implementation)
             features.append(Feature(name, implementation, line, values, {}))
-        for line in self.of(b"feature-overwrite"):
-            again = self._arguments(line)
-            if fixed := again.keys() & {b"name", b"num-features"}:
+        self._overwrite(features)
+        return features
+
+    def _overwrite(self, features: Sequence[Feature]) -> None:
+        """Give features the values of ``[feature-overwrite]``."""
+        for line in self.lines_in(b"feature-overwrite"):
+            values = self._arguments(line)
+            if fixed := values.keys() & {b"name", b"num-features"}:
                 hint = "Moses stops there: write it in [feature]"
                 raise self.error(f"{printable(min(fixed))}= in [feature-overwrite]", hint, line)
             for feature in features:
                 if feature.name == line.words[0]:
-                    feature.values.update(again)
-                    feature.places.update(dict.fromkeys(again, line.number))
-        return features
+                    feature.values.update(values)
+                    feature.places.update(dict.fromkeys(values, line.number))
 
     def _arguments(self, line: IniLine) -> dict[bytes, bytes]:
         """Cut the words of a line, but for the first, into keys and values."""
@@ -199,20 +204,20 @@ class Ini:
     def weight_lines(self, feature: Feature) -> tuple[IniLine, ...]:
         """Find the last line of a feature's weights, which Moses takes, and those of alternate settings. Raises InputError."""
         n, name = feature.n_columns, feature.name
-        own = [line for line in self.of(b"weight-add", b"weight") if line.words[0][:-1] == name]
-        for line in self.of(b"weight-overwrite"):
+        own = [line for line in self.lines_in(b"weight-add", b"weight") if line.words[0][:-1] == name]
+        for line in self.lines_in(b"weight-overwrite"):
             if name + b"=" in line.words:
                 hint = "move them into [weight]; Moses takes them in place of those"
                 raise self.error(f"weights of {feature} in [weight-overwrite]", hint, line)
         if not own:
             example = f"'{feature}= w w …'" if n > 1 else f"'{feature}= w'"
-            for line in self.of(b"weight"):
+            for line in self.lines_in(b"weight"):
                 if re.match(re.escape(name) + rb"[ \t]*=", line.text):
                     hint = f"glue '=' to the name, with a blank after it: {example}"
                     raise self.error(f"{shown(line.text)} is not a weight of {feature}", hint, line)
             hint = f"Moses would take 1 for every column: write {example} with {counted(n, 'weight')} below [weight]"
             raise self.error(f"no weight of {feature} in [weight]", hint)
-        taken = (own[-1], *(line for line in self.of(b"alternate-weight-setting") if line.words[0][:-1] == name))
+        taken = (own[-1], *(line for line in self.lines_in(b"alternate-weight-setting") if line.words[0][:-1] == name))
         for line in taken:
             if (n_weights := len(line.words) - 1) != n:
                 found = f"{feature} has {counted(n_weights, 'weight')} but num-features={n} (line {feature.line.number})"
@@ -247,7 +252,7 @@ def read_weights(path: str) -> dict[bytes, list[float]]:
     Of that file labels with an underscore count. Raises InputError for a bad weight, a section for tuning, and no weight.
     """
     ini = Ini.read(path)
-    files = ini.of(b"weight-file")
+    files = ini.lines_in(b"weight-file")
     if files[1:]:
         raise ini.error("a second file in [weight-file]", "Moses reads the first alone: leave one", files[1])
     weights = dict[bytes, list[float]]()
@@ -263,7 +268,7 @@ def read_weights(path: str) -> dict[bytes, list[float]]:
                 if b"_" in name:
                     weights[name] = values
     # the later one is taken (moses/Parameter.cpp)
-    weights.update(_line_of_weights(line, ini.where) for line in ini.of(b"weight-add", b"weight"))
+    weights.update(_line_of_weights(line, ini.where) for line in ini.lines_in(b"weight-add", b"weight"))
     for line in ini.lines:
         if line.section in (b"weight-overwrite", b"alternate-weight-setting"):
             raise ini.error(f"weights in [{printable(line.section)}]", "move them into [weight]", line)

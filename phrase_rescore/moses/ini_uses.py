@@ -81,7 +81,7 @@ def _in_group(ini: Ini, table: Feature, n_columns: int, group: Feature) -> InGro
 
 def mapped(ini: Ini) -> set[bytes] | None:
     """Name the tables that ``[mapping]`` uses; None without one, as for a chart decoder, which uses all of them."""
-    steps = [line.words for line in ini.of(b"mapping")]
+    steps = [line.words for line in ini.lines_in(b"mapping")]
     known = all(len(step) in (2, 3) and step[-2] in (b"T", b"G") and re.fullmatch(rb"\d{1,9}", step[-1]) for step in steps)
     if ini.search_algorithm not in (b"0", b"1", b"4") or not (steps and known):
         return None
@@ -96,7 +96,7 @@ def _tables(ini: Ini) -> list[Feature]:
 
 def scores_markup(ini: Ini, table: Feature) -> bool:
     """Return whether Moses divides the probabilities of marked translations among a table's scores (``SetXMLScore``)."""
-    marked = any(line.words[0] in (b"exclusive", b"inclusive") for line in ini.of(b"xml-input", b"xi"))
+    marked = any(line.words[0] in (b"exclusive", b"inclusive") for line in ini.lines_in(b"xml-input", b"xi"))
     return marked and _tables(ini)[0].name == table.name
 
 

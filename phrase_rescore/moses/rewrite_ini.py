@@ -257,22 +257,22 @@ def moses_ini(
     if table == "-" and path is None:
         raise OptionError("--table - has no name to write into the ini; give it with --path")
     check_apart([("INI", ini), ("--table", table)], [])
-    edited, said = Ini.read(ini), list[str]()
+    edited, report = Ini.read(ini), list[str]()
     if table is not None:
-        edited, said = _for_table(edited, table, feature, path, weights, columns, keep_relative, warn)
+        edited, report = _for_table(edited, table, feature, path, weights, columns, keep_relative, warn)
     if lm is not None:
         if table is None and "," in weights:
             raise OptionError(f"--weights {weights}: a language model has one weight")
         weight = {"small": b"0.1", "zero": b"0"}.get(weights, b"0.1" if table is not None else weights.encode())
         lm_path = lm if keep_relative else os.path.abspath(lm)
         edited, name = with_neural_lm(edited, os.fsencode(lm_path), _order_of(lm), weight)
-        if edited.of(b"alternate-weight-setting"):
+        if edited.lines_in(b"alternate-weight-setting"):
             found = f"[alternate-weight-setting] has no weight of {name}, so it is 0 there"
             warn(f"{edited.where}: {found}; add '{name}= {weight.decode()}' to each")
-        said.append(f"{name}: a feature NeuralLM of {lm_path}, weight {weight.decode()}; Moses must be built --with-nplm")
+        report.append(f"{name}: a feature NeuralLM of {lm_path}, weight {weight.decode()}; Moses must be built --with-nplm")
     with atomic_output(out) as output:
         output.write(edited.text)
-    return said
+    return report
 
 
 def _order_of(path: str) -> int:
@@ -294,7 +294,7 @@ def with_neural_lm(ini: Ini, path: bytes, order: int, weight: bytes) -> tuple[In
     name = next(name for n in count() if (name := b"CSLM%d" % n) not in taken)
     feature = b"NeuralLM factor=0 name=%b order=%d path=%b" % (name, order, path)
     for section, text in ((b"feature", feature), (b"weight", b"%b= %b" % (name, weight))):
-        if not (there := ini.of(section)):
+        if not (there := ini.lines_in(section)):
             raise ini.error(f"no [{printable(section)}] in it", "pass the moses.ini of train-model.perl or mert-moses.pl")
         rows, after = ini.text.split(b"\n"), there[-1].number
         end = b"\r" if after < len(rows) and rows[after - 1].endswith(b"\r") else b""
