@@ -114,6 +114,20 @@ def test_trained_models_are_the_command_s(run: Run, tmp_path: Path) -> None:
         pr.train(tmp_path / "pairs.tsv", tmp_path / "ours", max_steps=5)
 
 
+@pytest.mark.parametrize("settings", [
+    {"pairs_dir": "m"}, {"pairs_dir": "m.training"}, {"source_vocab": "m/words"}, {"vocab_corpus": ("m/words", "pairs")},
+    {"scratch": "m/words"}, {"pairs_dir": "m.dropped", "drop_bad_rows": True},
+])  # fmt: skip
+def test_a_training_replaces_nothing_that_it_reads_or_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, object]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pairs").write_text("a\tb\n")
+    with pytest.raises(pr.OptionError, match="are the same|is inside"):
+        pr.train("pairs", "m", **settings)
+    assert [path.name for path in tmp_path.iterdir()] == ["pairs"]
+
+
 @pytest.fixture(scope="module")
 def lm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lm")

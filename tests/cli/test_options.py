@@ -119,6 +119,18 @@ def test_no_output_is_an_input(run: Run, here: Path, line: str, out: str) -> Non
     assert Path("link").is_symlink()
 
 
+@pytest.mark.parametrize("command", ["embed", "export-lm", "report table"])
+def test_no_output_is_a_file_of_the_model(run: Run, here: Path, command: str) -> None:
+    Path("model", "config.json").write_text("{}")
+    result = run(*command.split(), "-m", "model", "-o", "model/config.json", "--overwrite")
+    assert (result.status, "a file of -m model/config.json and -o" in result.err) == (2, True)
+    assert Path("model", "config.json").read_text() == "{}"
+
+
+def test_an_output_needs_a_directory(run: Run, here: Path) -> None:
+    assert "there is no directory" in run("annotate", "table", "-o", "none/new").err
+
+
 def test_an_ini_may_be_written_over_with_overwrite(run: Run, here: Path) -> None:
     Path("ini").write_text("x")
     assert "-o ini exists" in run("moses-ini", "ini", "--table", "table", "-o", "ini").err

@@ -66,14 +66,14 @@ def test_a_line_a_minute_of_a_training(monkeypatch: pytest.MonkeyPatch, capsys: 
     with Talk(monkeypatch, RECIPE, {"max_steps": 200}) as talk:
         talk.steps(20, 2.0)
         talk.observer.on_record({"step": 20, "seconds": 40.0, "held_out": {"loss": 9.5, "perplexity": 7.0}})
-        talk.steps(1, 2.0)
+        talk.steps(1, 2.0, loss=9.0)
     said = capsys.readouterr().err.splitlines()
     for line in (
         "training: 0%, 00:00, ? left, step 1, 0.01 passes, 8.00 nats/pair, 0 pairs/s",
         "training: 2%, 00:08, 06:32 left, step 5, 0.05 passes, 8.00 nats/pair, 5 pairs/s",
         "training: 10%, 00:38, 06:02 left, step 20, 0.20 passes, 8.00 nats/pair, 5 pairs/s",
         "step 20, 00:40, held-out 9.500 nats/pair, perplexity 7.00",
-        "training: 10%, 00:40, 06:00 left, step 21, 0.21 passes, 8.00 nats/pair, held-out 9.50, 5 pairs/s",
+        "training: 10%, 00:40, 06:00 left, step 21, 0.21 passes, 8.02 nats/pair, held-out 9.50, 5 pairs/s",
     ):
         assert f"phrase-rescore: {line}" in said
 

@@ -6,11 +6,13 @@ import io
 import lzma
 import os
 import random
+import re
 import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from unittest import mock
 
 import pytest
 import zstandard
@@ -18,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phrase_rescore.errors import InputError, OptionError
+from phrase_rescore.files import inputs
 from phrase_rescore.files.inputs import count_rows, display_name, input_size, open_input, read_blocks
 from phrase_rescore.files.outputs import atomic_output, gzip_member
 
@@ -159,14 +162,56 @@ def test_count_rows(tmp_path: Path, data: bytes, rows: int) -> None:
     assert count_rows(str(written(tmp_path, gzip.compress(data)))) == rows
 
 
-@given(st.lists(st.sampled_from([b"a", b"\n", b"\r", b"\x85", b"\xe2\x80\xa8"])).map(b"".join), st.integers(1, 4))
-def test_blocks_are_cut_at_fixed_row_numbers(data: bytes, size: int) -> None:
-    blocks = list(read_blocks(io.BufferedReader(io.BytesIO(data)), size))
-    assert b"".join(block.data for block in blocks) == data
-    assert [(block.number, block.first_row) for block in blocks] == [(i, i * size + 1) for i in range(len(blocks))]
-    rows = data.split(b"\n")
-    assert [row for block in blocks for row in block.rows()] == (rows if rows[-1] else rows[:-1])
-    assert all(len(block.rows()) == size for block in blocks[:-1])
+class Dribble(io.RawIOBase):
+    """Gives some bytes at a time, as a slow pipe does."""
+
+    def __init__(self, data: bytes, most: int) -> None:
+        self._stream, self._most = io.BytesIO(data), most
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        data = self._stream.read(min(self._most, len(buffer)))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def lines_of(data: bytes) -> list[bytes]:
+    return re.findall(rb"[^\n]*\n|[^\n]+", data)
+
+
+def cut(data: bytes, rows: int, size: int) -> list[bytes]:
+    """Cut row by row: a block ends with the row by which it has so many rows or bytes."""
+    blocks, block = list[bytes](), b""
+    for row in lines_of(data):
+        block += row
+        if block.count(b"\n") == rows or (len(block) >= size and row.endswith(b"\n")):
+            blocks.append(block)
+            block = b""
+    return blocks + [block] * bool(block)
+
+
+@given(
+    st.lists(st.sampled_from([b"a", b"bcd", b"\n", b"\r", b"\x85", b"\xe2\x80\xa8"])).map(b"".join), st.integers(1, 4),
+    st.integers(1, 9), st.integers(1, 9), st.integers(1, 12),
+)  # fmt: skip
+def test_blocks_are_cut_by_rows_and_bytes_however_the_bytes_come(
+    data: bytes, rows: int, size: int, at_once: int, longest: int
+) -> None:
+    too_long = next((line for line, row in enumerate(lines_of(data), 1) if len(row) > longest), None)
+    with mock.patch.multiple(inputs, BLOCK_BYTES=size, LONGEST_ROW=longest):
+        blocks = read_blocks(io.BufferedReader(Dribble(data, at_once), 1), rows)
+        if too_long:
+            with pytest.raises(InputError) as caught:
+                list(blocks)
+            assert caught.value.line == too_long
+            return
+        found = list(blocks)
+    assert [block.data for block in found] == cut(data, rows, size)
+    assert [block.number for block in found] == list(range(len(found)))
+    assert [block.first_row for block in found] == [1 + sum(b.n_rows for b in found[:i]) for i in range(len(found))]
+    assert [row for block in found for row in block.rows()] == [row.removesuffix(b"\n") for row in lines_of(data)]
 
 
 @pytest.mark.parametrize("data", [b"", ROWS, ROWS * 1000])
