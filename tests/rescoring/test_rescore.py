@@ -12,7 +12,9 @@ from conftest import Run
 from small_models import language_model, scores_of, small_lm
 
 from phrase_rescore.data.vocabulary import EOS
+from phrase_rescore.moses.columns import MIN_LOG_P
 from phrase_rescore.rescoring import run as rescoring
+from phrase_rescore.rescoring.features import PairFeature
 from phrase_rescore.rnn.checkpoint import load, save
 from phrase_rescore.rnn.scorer import Scorer
 
@@ -95,6 +97,27 @@ def test_a_model_of_phrase_pairs_sums_over_the_segmentation(run: Run, model_dir:
             expected += float(scores_of(scorer, [pair])[0])
         assert log_p == pytest.approx(expected, rel=1e-4)
         assert unknown == sum(word not in checkpoint.tgt_vocab.words for word in words)
+
+
+def test_no_phrase_pair_has_less_than_a_column_and_none_without_a_target_counts(
+    run: Run, model_dir: str, tmp_path: Path
+) -> None:
+    (tmp_path / "source").write_bytes(b"the house is\n")
+    data = b"".join(
+        b"0 ||| %b ||| X= 1 ||| 1\n" % text
+        for text in (b"a |0-0| b |1-2|", b"a |0-0| %b |1-2|" % (b"zebra . the " * 15), b"a |0-0| |1-2|")
+    )
+    result = run("rescore", "-", "-m", model_dir, "--source", tmp_path / "source", stdin=data)
+    assert result.status == 0, result.err
+    of_a, of_b = scores_of(Scorer(load(model_dir)), [(b"the", b"a"), (b"house is", b"b")])
+    log_probs = [log_p for log_p, _ in values(result.out, b"RNN0")]
+    assert log_probs == pytest.approx([of_a + of_b, of_a + MIN_LOG_P, of_a], rel=1e-4)
+
+
+@pytest.mark.parametrize(("inverse", "usual"), [(False, 0.2), (True, 0.1)])
+def test_the_side_that_is_predicted_has_its_usual_share_of_unknown_words(model_dir: str, inverse: bool, usual: float) -> None:
+    checkpoint = replace(load(model_dir), unk_shares=(0.1, 0.2), inverse=inverse)
+    assert PairFeature(Scorer(checkpoint), [], whole=False).counts.usual == usual
 
 
 def test_several_models_each_with_its_label(run: Run, lm: Path, model_dir: str, tmp_path: Path) -> None:
