@@ -8,7 +8,7 @@ import pytest
 from in_memory_pairs import read_pairs
 
 from phrase_rescore.errors import InputError
-from phrase_rescore.moses.pairs import PairBlock, detect_format, read_pair_blocks
+from phrase_rescore.moses.pairs import PairBlock, read_pair_blocks
 
 TABLE = b"the house ||| das haus ||| 0.5 0.25 1 6.1e-05 ||| 0-0 1-1 ||| 3 2 1 ||| |||\n"
 EXTRACT = b"the house ||| das haus ||| 0-0 1-1\n"
@@ -22,16 +22,6 @@ def written(tmp_path: Path, data: bytes, name: str = "pairs") -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(("rows", "form"), [
-    (TABLE, "table"), (b"a ||| b ||| 0.5\n", "table"), (b"a ||| b ||| 1 ||| ||| 1 1 1\r\n", "table"),
-    (b"3 ||| 3 ||| 1\n", "table"), (EXTRACT, "extract"), (b"a ||| b ||| 0-0\r\n", "extract"),
-    (b"a ||| b ||| 0-0 ||| 17\n", "extract"), (b"a ||| b ||| 0-0 ||| 17 ||| 0.5\n", "extract"),
-    (b"1-1 ||| 0.5 ||| 0-0\n", "extract"), (TSV, "tsv"), (b"0-0\t0.5\r\n", "tsv"), (b"a || b\tc\n", "tsv"),
-])  # fmt: skip
-def test_told_apart_by_content(rows: bytes, form: str) -> None:
-    assert detect_format("x", [rows]) == form
-
-
 @pytest.mark.parametrize("data", [TABLE, EXTRACT, TSV, TSV.replace(b"\n", b"\r\n"), EXTRACT.replace(b"\n", b"\r\n")])
 def test_pairs_are_the_same_in_every_format(tmp_path: Path, data: bytes) -> None:
     assert list(read_pairs(written(tmp_path, data * 2))) == [PAIR] * 2
@@ -42,7 +32,7 @@ def test_format_given(tmp_path: Path) -> None:
     ambiguous = written(tmp_path, b"a ||| b ||| 0-0\n")
     with pytest.raises(InputError) as caught:
         list(read_pairs(ambiguous, "table"))
-    assert str(caught.value) == f"{ambiguous}:1: score '0-0'; scores are plain decimal numbers such as 0.25 or 6.1e-05"
+    assert str(caught.value).startswith(f"{ambiguous}:1: score '0-0'")
 
 
 @pytest.mark.parametrize("data", [b"a ||| b ||| x y\n", b"\n\n"])
@@ -54,16 +44,17 @@ def test_files_of_no_known_format(tmp_path: Path, data: bytes) -> None:
     assert "--format" in str(caught.value)
 
 
-BAD_ROWS = [
-    (TSV, b"a\tb\tc\n", r"3 columns in 'a\tb\tc'; write source, tab, target"),
-    (TSV, b"a b\r\n", r"1 column in 'a b\r'; write source, tab, target"),
-    (TSV, b"a\t \r\n", "the target phrase is empty; every row needs both phrases"),
-    (TSV, b"\tb\n", "the source phrase is empty; every row needs both phrases"),
-    (EXTRACT, b"a ||| b ||| 0-x\n", "alignment '0-x'; points are such as 0-0"),
-    (EXTRACT, b"a ||| b ||| 0-0 1\n", "alignment '0-0 1'; points are such as 0-0"),
-    (EXTRACT, b"a ||| ||| 0-0\n", "the target phrase is empty; every row needs both phrases"),
-    (TABLE, b"a ||| b ||| 0.5 nan\n", "score 'nan'; scores are plain decimal numbers such as 0.25 or 6.1e-05"),
-    (TABLE, b"\n", "1 field in ''; a phrase-table row is 'source ||| target ||| scores …'"),
+BAD_ROWS = [  # a good row, a bad one, what is named of it
+    (TSV, b"a\tb\tc\n", r"3 columns in 'a\tb\tc'"),
+    (TSV, b"a b\r\n", r"1 column in 'a b\r'"),
+    (TSV, b"a\t \r\n", "the target phrase"),
+    (TSV, b"\tb\n", "the source phrase"),
+    (EXTRACT, b"a ||| b ||| 0-x\n", "'0-x'"),
+    (EXTRACT, b"a ||| b ||| 0-0 1\n", "'0-0 1'"),
+    (EXTRACT, b"a ||| ||| 0-0\n", "the target phrase"),
+    (EXTRACT, b"a ||| b\n", "2 fields in 'a ||| b'"),
+    (TABLE, b"a ||| b ||| 0.5 nan\n", "'nan'"),
+    (TABLE, b"\n", "1 field in ''"),
 ]
 
 
@@ -71,24 +62,21 @@ def rows_of(blocks: Iterable[PairBlock]) -> list[tuple[list[bytes], list[bytes]]
     return [(a.split(b" "), b.split(b" ")) for src, tgt, _ in blocks for a, b in zip(src, tgt, strict=True)]
 
 
-@pytest.mark.parametrize("before", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (99, 100, 4095, 5000)), 4096])
-@pytest.mark.parametrize(("good", "bad", "text"), BAD_ROWS)
-def test_blocks_name_file_and_line_of_a_bad_row(tmp_path: Path, good: bytes, bad: bytes, text: str, before: int) -> None:
+@pytest.mark.parametrize("before", [1, 4096, *(pytest.param(n, marks=pytest.mark.slow) for n in (99, 100, 4095, 5000))])
+@pytest.mark.parametrize(("good", "bad", "named"), BAD_ROWS)
+def test_a_bad_row_is_named_with_file_and_line_or_left_out(
+    tmp_path: Path, good: bytes, bad: bytes, named: str, before: int
+) -> None:
     path = written(tmp_path, good * before + bad * 2 + good)
     with pytest.raises(InputError) as caught:
         list(read_pair_blocks(path))
-    assert str(caught.value) == f"{path}:{before + 1}: {text}"
-
-
-@pytest.mark.parametrize("counts", [pytest.param(False, marks=pytest.mark.slow), True])
-@pytest.mark.parametrize(("good", "bad", "text"), BAD_ROWS)
-def test_blocks_can_leave_bad_rows_out(tmp_path: Path, good: bytes, bad: bytes, text: str, counts: bool) -> None:
-    dropped: list[tuple[int, bytes, str]] = []
-    path = written(tmp_path, good + bad + good * 5000 + bad + good)
-    blocks = list(read_pair_blocks(path, None, None, lambda *row: dropped.append((*row[:2], str(row[2]))), counts))
-    assert rows_of(blocks) == [PAIR] * 5002
-    row = bad.removesuffix(b"\n")
-    assert dropped == [(2, row, text), (5003, row, text)]
+    assert str(caught.value).startswith(f"{path}:{before + 1}: ")
+    assert named in str(caught.value)
+    for counts in (False, True):
+        dropped = list[tuple[int, bytes]]()
+        blocks = read_pair_blocks(path, None, None, lambda line, row, _, kept=dropped: kept.append((line, row)), counts)
+        assert rows_of(blocks) == [PAIR] * (before + 1)
+        assert dropped == [(before + 1, bad.removesuffix(b"\n")), (before + 2, bad.removesuffix(b"\n"))]
 
 
 def test_blocks_of_a_table_that_begins_badly(tmp_path: Path) -> None:
@@ -116,8 +104,8 @@ def test_a_count_that_is_missing(tmp_path: Path, row: bytes) -> None:
     path = written(tmp_path, good + row + b"\n" + worse)
     with pytest.raises(InputError) as caught:
         list(read_pair_blocks(path, counts=True))
-    hint = "--min-count needs the counts, '||| n_target n_source n_joint'"
-    assert str(caught.value) == f"{path}:2: no joint count in '{row.decode()}'; {hint}"
+    assert str(caught.value).startswith(f"{path}:2: ")
+    assert "--min-count" in str(caught.value)
     dropped: list[int] = []
     path = written(tmp_path, worse + row + b"\n" + good * 2 + worse)
     (block,) = read_pair_blocks(path, "table", on_bad_row=lambda line, row, error: dropped.append(line), counts=True)
