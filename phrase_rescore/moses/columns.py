@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from phrase_rescore.errors import InputError, OptionError, RowError
-from phrase_rescore.files.inputs import display_name, open_input, open_plain, read_blocks
+from phrase_rescore.errors import InputError, OptionError
+from phrase_rescore.files.inputs import Block, display_name, look_ahead, open_input, open_plain, read_blocks
 from phrase_rescore.messages import counted
 from phrase_rescore.moses.sidecar import FEATURES, GIVEN, SCALES, AddedColumn, read_sidecar, sidecar_path
-from phrase_rescore.moses.table import parse_block, parse_row
+from phrase_rescore.moses.table import first_row, parse_block
 from phrase_rescore.ranges import DIGITS, REPLACED, Checked, Words, ranged
 
 if TYPE_CHECKING:
@@ -146,16 +146,11 @@ class TableColumns:
         """
         name = display_name(table)
         with open_input(table) as stream:
-            block = next(read_blocks(stream, limit), None)
-        if block is None:
-            raise InputError(name, "is empty", "pass a phrase table")
-        try:
-            n_scores = parse_row(block.data.partition(b"\n")[0]).n_scores
-        except RowError as error:
-            raise error.at(name, 1) from None
-        rows = parse_block(block, n_scores)
-        for line, _, wrong in rows.bad:
-            raise wrong.at(name, line)
+            first, _ = look_ahead(read_blocks(stream, limit), 1)
+        n_scores = first_row(name, first).n_scores
+        rows = parse_block(Block(0, 1, b"\n".join(first)), n_scores)
+        for line, _, error in rows.bad:
+            raise error.at(name, line)
         values = rows.values(n_scores)
         least = values.min(axis=1)
         if loadable and least.min() < 0:

@@ -182,7 +182,7 @@ def first_row(table: str, rows: Sequence[bytes], drops: bool = False) -> TableRo
         except RowError as error:
             if not drops:
                 raise error.at(table, 1) from None
-    raise InputError(table, f"no valid row among its first {len(rows):,}", "pass a phrase table")
+    raise InputError(table, f"no valid row among its first {len(rows):,}" if rows else "is empty", "pass a phrase table")
 
 
 @functools.lru_cache
