@@ -32,6 +32,7 @@ from phrase_rescore.lm.scorer import NgramScorer
 from phrase_rescore.lm.train import NgramTask
 from phrase_rescore.lm.train import sizes as sizes_of
 from phrase_rescore.moses.hypotheses import read_entries
+from phrase_rescore.nn.storage import numbers_of
 from phrase_rescore.runtime import prepare, usable_cores
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.loop import Trainer
@@ -183,13 +184,14 @@ def main() -> None:
             difference = float(abs(found.sums() - expected).max())
     peak = statistics.median(peaks)
     rates = {what: {name: statistics.median(found) for name, found in of.items()} for what, of in
-             (("words/s learnt", train), ("hypotheses/s", score))}  # fmt: skip
-    print(f"{options.text.name}: K = {sizes.vocabulary:,}, {sizes.parameters():,} parameters, minibatch {task.batch_size}")
+             (("words/s trained on", train), ("hypotheses/s", score))}  # fmt: skip
+    numbers = numbers_of(task.module)
+    print(f"{options.text.name}: K = {sizes.vocabulary:,}, {numbers:,} parameters, minibatch {task.batch_size}")
     print(f"{cores} cores, sgemm {peak:.0f} GFLOP/s")
     for what, of in rates.items():
         for name, rate in of.items():
             print(f"{what:16s} {name:10s} {rate:10,.0f}  ratio {rate / of['plain']:.2f}")
-    share = 2 * macs_of_training(sizes) * rates["words/s learnt"]["ours"] / 1e9 / peak
+    share = 2 * macs_of_training(sizes) * rates["words/s trained on"]["ours"] / 1e9 / peak
     print(f"training: {share:.0%} of sgemm")
     print(f"largest difference of a hypothesis's log p: {difference:.1e}")
     if options.json:
