@@ -7,9 +7,7 @@ a moment, and what has -o OUT gets --overwrite: commands of a page write the sam
 What should not be run goes into a block that is not ```sh.
 """
 
-import functools
 import gzip
-import importlib
 import json
 import os
 import pkgutil
@@ -350,8 +348,7 @@ def test_functions_named_beside_equations_exist():
     named = re.findall(rf"`((?:{'|'.join(rooms)})\.\w+(?:\.\w+)?)`", text)
     assert len(named) > 15
     for name in named:
-        module, *parts = name.split(".")
-        functools.reduce(getattr, parts, importlib.import_module(f"phrase_rescore.{rooms[module]}.{module}"))
+        assert pkgutil.resolve_name(f"phrase_rescore.{rooms[name.split('.')[0]]}.{name}"), name
 
 
 def blocks_of(page: str, kind: str) -> list[str]:
