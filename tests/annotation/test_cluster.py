@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Run
-from dask_harness import Cluster, Line, broken_copy, cluster, wait_for
+from dask_harness import Cluster, broken_copy, cluster, wait_for
 
 from phrase_rescore import annotate
 from phrase_rescore.annotation.record import AnnotateObserver
@@ -97,6 +97,9 @@ def test_same_bytes(annotation: Annotation, dask: Cluster, expected: bytes) -> N
     assert annotation.how == f"on cpu in float32, 2 workers of {dask.address}"
 
 
+# A worker that its nanny kills, a cut line, many at once: tests/faults/cluster_faults.py
+
+
 @pytest.mark.parametrize("trouble", ["killed", "exits", "hung", "memory", "disk", "slow"])
 def test_trouble_of_a_worker_costs_time_and_no_row(
     annotation: Annotation, dask: Cluster, expected: bytes, trouble: str
@@ -107,27 +110,6 @@ def test_trouble_of_a_worker_costs_time_and_no_row(
         if trouble == "hung" and worker.poll() is None:
             worker.kill()
             worker.wait()
-
-
-def test_a_worker_that_its_nanny_kills_for_its_memory(
-    annotation: Annotation, dask: Cluster, expected: bytes, tmp_path: Path
-) -> None:
-    (tmp_path / "troubles").mkdir()
-    (tmp_path / "troubles" / "swells").touch()
-    swelling = dask.add_worker(memory="1GB", TROUBLES=tmp_path / "troubles")
-    dask.wait_for_worker(swelling)
-    assert annotation(dask.address) == expected
-    assert not list((tmp_path / "troubles").iterdir())
-    swelling.terminate()
-    swelling.wait(30)
-
-
-def test_a_cut_between_a_worker_and_the_scheduler(annotation: Annotation, dask: Cluster, expected: bytes) -> None:
-    line = Line(dask.port)
-    beyond = dask.add_worker(by=f"tcp://127.0.0.1:{line.port}", DELAY=DELAY)
-    dask.wait_for_worker(beyond)
-    assert annotation(dask.address, line.cut) == expected
-    beyond.wait(30)
 
 
 def test_a_model_named_from_here_is_found_by_workers_elsewhere(

@@ -353,15 +353,11 @@ def test_in_a_browser(made, browser):
     assert hostile in tooltip.inner_text()
     assert tooltip.locator("script, img").count() == 0
 
-    # Filters leave fewer points
+    # A filter leaves fewer points
     everything = points(page)
     page.locator("#scatter select").first.select_option(index=3)
     page.wait_for_timeout(200)
-    frequent = points(page)
-    assert 0 < frequent < everything
-    page.locator("#scatter input[type=range]").first.fill("4")
-    page.wait_for_timeout(200)
-    assert points(page) < frequent
+    assert 0 < points(page) < everything
 
     # The search marks what it finds
     marked = 'fill="#D55E00"'
@@ -370,14 +366,6 @@ def test_in_a_browser(made, browser):
     page.wait_for_timeout(200)
     assert before == 0
     assert svg(page, "source-words").count(marked) >= 2  # the point, and its name in the list
-
-    # A bare wheel scrolls the page; with Ctrl it zooms, and the page stays
-    page.locator("#source-words canvas").hover()
-    width = "document.getElementById('source-words').view.signal('zoom').x?.map(Number).reduce((a, b) => b - a)"
-    page.keyboard.down("Control")
-    page.mouse.wheel(0, -300)
-    page.keyboard.up("Control")
-    page.wait_for_function(f"{width} < 1040", timeout=10_000)
 
     assert page.evaluate("window.hacked") is None
     assert problems == []
