@@ -71,7 +71,10 @@ def test_a_language_model_scores_hypotheses(run: Run, lm: Path) -> None:
 def test_blocks_and_compression_change_nothing(run: Run, lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = a_list()
     whole = run("rescore", "-", "-m", lm, stdin=data).out
-    monkeypatch.setattr(rescoring, "BLOCK_ENTRIES", 10)
+    ranked, best = (run("rescore", "-", option, "-q", stdin=data) for option in ("--sort", "--best"))
+    monkeypatch.setattr(rescoring, "BLOCK_ENTRIES", 10)  # a block ends with a segment, of seven entries
+    assert run("rescore", "-", "--sort", "-q", stdin=data) == ranked
+    assert run("rescore", "-", "--best", "-q", stdin=data) == best
     (tmp_path / "list.gz").write_bytes(gzip.compress(data))
     assert run("rescore", tmp_path / "list.gz", "-m", lm, "-o", tmp_path / "out.gz", "-q") == (0, b"", "")
     found = gzip.decompress((tmp_path / "out.gz").read_bytes())
