@@ -264,6 +264,9 @@ def test_a_source_of_which_the_list_lacks_lines(run: Run, tmp_path: Path) -> Non
     few = run("rescore", "-", "--best", "--source", tmp_path / "source", stdin=entry % 2 + entry % 4)
     assert (few.status, few.last_line) == (1, "phrase-rescore: OUTPUT IS INCOMPLETE: 0 rows")
     assert f"<stdin>: entries for 2 of 5 non-empty lines of {source}; " in few.err
+    source.write_bytes(b"x\n" * 4)
+    half = run("rescore", "-", "--best", "--source", source, stdin=entry % 0 + entry % 2)
+    assert (half.status, half.out) == (0, b"a\n\na\n\n")
     gaps = run("rescore", "-", "--best", stdin=entry % 1 + entry % 4)
     assert "warning: no entry for 3 segments before the last; the output has empty lines there" in gaps.err
 

@@ -190,8 +190,8 @@ def test_the_same_seed_gives_the_same_bytes_and_lists_are_merged(run: Run, here:
     [
         ("", "list: is empty; pass an n-best list"),
         (
-            BY_HAND + entry(7, "a", 0, LM=1, TM=1, Same=1),
-            "list:7: segment 7, but the reference has 3 lines; give",
+            BY_HAND + entry(3, "a", 0, LM=1, TM=1, Same=1),
+            "list:7: segment 3, but the reference has 3 lines; give",
         ),
         (BY_HAND + entry(2, "a", 0, LM=1, Same=1), "list:7: 0 values of TM where the first entry has 1; tune needs the same"),
         (BY_HAND + entry(2, "a", 0, LM=1, TM=1, Same=1, dT_x=1), "list:7: 1 value of dT_x where the first entry has 0"),
