@@ -45,6 +45,7 @@ def test_an_empty_line_has_no_phrases(text: bytes) -> None:
     (b"0 ||| y z x ||| LM0= 1 ||| 0", in_list, "no phrase segmentation in an n-best list"),
     (b"0 ||| y z x ||| LM0= 1 ||| 0 ||| ", in_list, "no phrase segmentation in an n-best list"),
     (b"0 ||| y x ||| LM0= 1 ||| 0 ||| 1-2=0 0=0", in_list, "the phrase '0=0' does not follow the one before it"),
+    (b"0 ||| y x u ||| LM0= 1 ||| 0 ||| 1-2=0 0=2", in_list, "the phrase '0=2' does not follow the one before it"),
     (b"0 ||| y x u ||| LM0= 1 ||| 0 ||| 1-2=0 0=1", in_list, "phrases of 2 words in a target of 3"),
 ])  # fmt: skip
 def test_what_has_no_segmentation(output: bytes, read: Callable[[bytes], Derivation], found: str) -> None:

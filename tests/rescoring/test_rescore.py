@@ -239,6 +239,14 @@ def test_sparse_weights_of_a_weight_file(run: Run, tmp_path: Path, monkeypatch: 
     assert run("rescore", "-", "--weights", ini, "--best", stdin=SPARSE).out == b"the house\n"
 
 
+def test_a_label_of_all_entries_but_one_is_sparse(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "ini").write_text("[weight]\nlm_0= 1\n")
+    data = b"0 ||| a ||| lm_0= -2 PL_x= 1 ||| -1\n0 ||| b ||| lm_0= -3 ||| -1\n1 ||| b ||| lm_0= -2 PL_x= 1 ||| -1\n"
+    result = run("rescore", "-", "--weights", tmp_path / "ini", stdin=data)
+    assert [line.rsplit(b" ", 1)[1] for line in result.out.splitlines()] == [b"-2", b"-3", b"-2"]
+    assert "PL_x" in result.err
+
+
 def test_weights_without_their_feature(run: Run, tmp_path: Path) -> None:
     (tmp_path / "ini").write_text("[weight]\nLM0= 1\nCSLM0= 0.3\nUnknownWordPenalty0= 1\nD0= 0\nPL_a= 1\n")
     said = run("rescore", "-", "--weights", tmp_path / "ini", stdin=b"0 ||| a ||| LM0= -2 ||| -1\n").err
