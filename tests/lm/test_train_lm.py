@@ -89,7 +89,9 @@ def test_stopped_and_resumed_it_gives_the_same_bytes(run: Run, text: Path, tmp_p
 
 def test_what_is_prepared_is_used_again(run: Run, text: Path, tmp_path: Path) -> None:
     line = command(text, tmp_path / "lm", "--text", str(tmp_path / "encoded"), "--max-steps", "2")
-    assert run(*line).status == 0
+    first = run(*line)
+    assert first.status == 0
+    assert "--max-time" not in first.err, "a short training of a language model is not warned of"
     again = run(*line, "--overwrite")
     assert f"text: found prepared in {tmp_path}/encoded" in again.err
     other = run(*line, "--overwrite", "--shortlist", "2")

@@ -161,6 +161,8 @@ def test_it_learns_a_language(run: Run, tmp_path: Path) -> None:
     assert result.status == 0, result.err
     training = json.loads((model / "config.json").read_bytes())["training"]
     assert training["held_out"]["perplexity"] < 3  # of 20 words
+    rows = (tmp_path / "pairs.tsv").read_text().splitlines()
+    assert sum(training["distinct_pairs"].values()) == len(rows), "none with an empty side"
     scorer = SentenceScorer(load(str(model)))
     right, wrong = scorer.log_probs(scorer.encode([[b"s3", b"s7"]], 0), scorer.encode([[b"t3", b"t7"], [b"t7", b"t3"]], 1))
     assert right > wrong + 3
@@ -200,6 +202,9 @@ def test_a_bitext_has_two_files_of_equal_length(run: Run, tmp_path: Path) -> Non
         Path(target).write_text("".join(f"{line}\n" for line in lines[:short]))
         with pytest.raises(InputError, match=f"{target}: {found}"):
             train_nmt((source, target), model, **SMALL)
+    Path(target).write_text("".join(f"{line}\n" for line in lines[:-1]))
+    with pytest.raises(InputError, match=f"{target}: has {len(lines) - 1} lines, and {source} has more"):
+        train_nmt((target, source), model, **SMALL)
     assert not Path(model).exists()
 
 

@@ -38,6 +38,7 @@ WRONG: dict[str, tuple[Change, str]] = {  # the paths themselves are checked by 
     "model of others": (lambda at, _: {"model_dir": f"{at}/thesis"}, "thesis exists and is not a model directory"),
     "a start of other sizes": (lambda at, donor: {"init_from": donor}, "train with --hidden 8 --maxout 4"),
     "a start of the other direction": (lambda at, donor: {"init_from": donor, "hidden": 8, "inverse": True}, "other direction"),
+    "patience without held-out pairs": (lambda at, _: {"patience": 3, "held_out": 0}, "--patience 3 needs held-out data"),
     "no such optimizer": (lambda at, _: {"optimizer": "sgd"}, "sgd"),
 }  # fmt: skip
 

@@ -52,6 +52,14 @@ def test_the_clipped_norm_is_the_one_asked_for(clip, gradient):
     assert task.module[0].grad.item() == pytest.approx(gradient, rel=1e-3)
 
 
+@pytest.mark.parametrize("done", [0.0, 0.9])
+def test_a_step_has_the_rate_of_its_moment(done):
+    """Adam's first step is as long as the rate."""
+    task = Parabola()
+    Trainer(task, RECIPE).step([1.0, 1.0], done)
+    assert task.module[0].item() == pytest.approx(RECIPE.rate(done), rel=1e-4)
+
+
 def test_rates():
     recipe = replace(RECIPE, warm_up=0.1)
     assert recipe.rate(0.0) == pytest.approx(0.001)

@@ -88,6 +88,8 @@ def test_another_run_is_not_resumed(training: Training) -> None:
     pairs = stored(f"{training.model_dir}.pairs")
     for changed, told in (
         (training.but(seed=2), "seed 1 → 2"),
+        (training.but(inverse=True), "inverse false → true"),
+        (training.but(softmax="full"), 'softmax "auto" → "full"'),
         (training.but(learning_rate=0.5, patience=3), "learning_rate 0.008 → 0.5"),
         (training.but(max_steps=30, hidden=16, seed=2), "hidden 32 → 16, maxout 16 → 8, seed 1 → 2"),
         (training.but(held_out=10, min_count=2), "held_out 20 → 10, min_count 1 → 2"),
