@@ -16,7 +16,7 @@ from unittest import mock
 
 import pytest
 import zstandard
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from phrase_rescore.errors import InputError, OptionError
@@ -196,6 +196,7 @@ def cut(data: bytes, rows: int, size: int) -> list[bytes]:
     st.lists(st.sampled_from([b"a", b"bcd", b"\n", b"\r", b"\x85", b"\xe2\x80\xa8"])).map(b"".join), st.integers(1, 4),
     st.integers(1, 9), st.integers(1, 9), st.integers(1, 12),
 )  # fmt: skip
+@example(b"bcdbcd\naaaa\n", 4, 4, 5, 12)  # its bytes are there before the end of its row
 def test_blocks_are_cut_by_rows_and_bytes_however_the_bytes_come(
     data: bytes, rows: int, size: int, at_once: int, longest: int
 ) -> None:
