@@ -43,11 +43,6 @@ class _Request:
     expected: int | None  # rows
     gzip_level: str | None
 
-    @property
-    def name(self) -> str:
-        """What messages call the table."""
-        return display_name(self.table)
-
 
 def annotate(table: str, model_dirs: Sequence[str], out: str, options: AnnotateOptions, observer: AnnotateObserver) -> Summary:
     """Annotate a table: rows in, rows out, in their order; a run that resumes another gives the same bytes.
@@ -129,7 +124,6 @@ class _Opened:
     blocks: Iterator[Block]
     block_rows: int
     small: bool  # so that no process is worth starting
-    n_scores: int
     kept: list[AddedColumn]  # that were added before and stay
     replaced: list[ScoreColumn]
     doubt: str  # a warning, if there is one
@@ -137,7 +131,7 @@ class _Opened:
 
 def _opened(request: _Request, devices: tuple[str, ...], observer: AnnotateObserver, stack: contextlib.ExitStack) -> _Opened:
     """Open the table, look at its first rows and refuse what cannot be annotated. Raises InputError, OptionError."""
-    options, name = request.options, request.name
+    options, name = request.options, display_name(request.table)
     block_rows = options.block_rows or (CPU_BLOCK_ROWS if devices[0] == "cpu" else GPU_BLOCK_ROWS)
     stream = stack.enter_context(open_input(request.table, observer.on_read))
     rows, blocks = look_ahead(read_blocks(stream, block_rows), AHEAD_ROWS)
@@ -148,22 +142,22 @@ def _opened(request: _Request, devices: tuple[str, ...], observer: AnnotateObser
     columns = TableColumns.of(request.table, some.values(n_scores))
     replaced = columns.last(options.columns.replace, "--replace")
     kept = [column.added for column in columns.columns if column.added and column not in replaced]
-    _refuse_twice(request, kept, n_scores)
+    _refuse_twice(annotator, kept)
     annotator.refuse_swapped(some)
     if options.scores:
         scores = stack.enter_context(ScoreFiles(options.scores, request.table, "rows"))
         blocks = scores.beside(blocks)
     doubt = f"{columns.doubt}; to renew them add --replace 2" if columns.doubt and not replaced else ""
-    return _Opened(annotator, blocks, block_rows, len(rows) < AHEAD_ROWS, n_scores, kept, replaced, doubt)
+    return _Opened(annotator, blocks, block_rows, len(rows) < AHEAD_ROWS, kept, replaced, doubt)
 
 
-def _refuse_twice(request: _Request, kept: Sequence[AddedColumn], n_scores: int) -> None:
+def _refuse_twice(annotator: Annotator, kept: Sequence[AddedColumn]) -> None:
     """Raise OptionError if a table has columns already that one of the models would append."""
-    directories = {model.signature: model.directory for model in request.models}
+    directories = {model.signature: model.directory for model in annotator.models}
     for column in kept:
-        if column.kind in request.options.columns.features and column.model in directories:
-            found = f"column {column.column} of {request.name} is that of {directories[column.model]} already"
-            raise OptionError(f"{found}; to renew it add --replace {n_scores - column.column + 1}")
+        if column.kind in annotator.options.columns.features and column.model in directories:
+            found = f"column {column.column} of {annotator.table} is that of {directories[column.model]} already"
+            raise OptionError(f"{found}; to renew it add --replace {annotator.n_scores - column.column + 1}")
 
 
 @contextlib.contextmanager
@@ -173,7 +167,7 @@ def _output(record: Record, request: _Request, table: _Opened) -> Iterator[Resum
 
     def describe(path: str, annotated: str | None = None, rows: int = 0) -> None:
         sides = [(model.signature, checkpoint_of(model.directory).sides) for model in request.models]
-        first = table.n_scores - len(table.replaced) + 1
+        first = table.annotator.n_scores - len(table.replaced) + 1
         columns = [*table.kept, *options.columns.described(first, sides, options.scores)]
         with atomic_output(path) as stream:
             stream.write(format_sidecar(columns, annotated, rows).encode())
