@@ -59,8 +59,8 @@ def moses_ini(ini: str, out: str, quiet: bool, **changes: Any) -> None:
     the decoder must then stay exactly the same. The ini and the table of filter-model-given-input.pl work too.
 
     The columns are counted in the first 10,000 rows of TABLE. Paths are written absolute, since mert-moses.pl starts Moses in
-    another folder. A PhraseDictionaryGroup changes with its member. For a binarized table (Compact, OnDisk, Binary,
-    ProbingPT), TABLE is its text and --path the binarized table; the implementation in INI stays.
+    another folder. For a binarized table (Compact, OnDisk, Binary, ProbingPT), TABLE is its text and --path the binarized
+    table; the implementation in INI stays.
 
     Standard error shows the options that MERT and the binarizers of Moses need for the new number of columns.
     """

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -11,8 +11,7 @@ from phrase_rescore.files.inputs import open_input, open_plain, read_rows
 from phrase_rescore.info.table import labelled
 from phrase_rescore.messages import counted, printable
 from phrase_rescore.moses.columns import check_compression
-from phrase_rescore.moses.ini import GROUP, TEXT_TABLES, Feature, Ini
-from phrase_rescore.moses.ini_uses import READERS, check_group, mapped
+from phrase_rescore.moses.ini import READERS, TEXT_TABLES, Feature, Ini
 from phrase_rescore.moses.table import split_fields, words
 
 _SUFFIXES = {  # that Moses tries after the path of a feature; none after other ones
@@ -87,11 +86,8 @@ def _n_scores(feature: Feature) -> int:
 def _problems(ini: Ini) -> Iterator[Problem]:
     for feature in ini.features:
         n = _n_scores(feature)
-        counts = replace(feature, values={**feature.values, b"num-features": b"%d" % n})
         if n and (b"num-features" in feature.values or _is_lm(feature) or feature.is_table):
-            yield from _refused(feature, ini.weight_lines, counts)
-        if feature.implementation == GROUP:
-            yield from _refused(feature, check_group, feature, ini)
+            yield from _weight_problems(ini, replace(feature, values={**feature.values, b"num-features": b"%d" % n}))
         if (tuneable := feature.value(b"tuneable-components")) and tuneable.count(b",") + 1 != n:
             found = f"{tuneable.count(b',') + 1} tuneable-components of {feature}, which has {counted(n, 'score')}"
             yield Problem(feature.line.number, f"{found}; Moses stops there")
@@ -104,22 +100,21 @@ def _problems(ini: Ini) -> Iterator[Problem]:
             yield Problem(line.number, f"no feature is named {printable(name)}; Moses stops there")
         if line.section == b"weight-file" and not os.path.isfile(line.text):
             yield Problem(line.number, f"[weight-file]: {printable(line.text, 1000)} does not exist")
-    named = {name for feature in ini.features for key in (b"members", *READERS) for name in feature.value(key).split(b",")}
-    if (used := mapped(ini)) is not None:
-        for feature in ini.features:
-            if feature.is_table and feature.name not in used | named:
-                yield Problem(feature.line.number, f"no line of [mapping] uses {feature}")
+    read = {name for feature in ini.features for key in READERS for name in feature.value(key).split(b",")}
+    for feature in ini.features:
+        if ini.mapped is not None and feature.is_table and feature.name not in ini.mapped | read:
+            yield Problem(feature.line.number, f"no line of [mapping] uses {feature}")
 
 
-def _refused(feature: Feature, check: Callable[..., object], *arguments: object) -> Iterator[Problem]:
+def _weight_problems(ini: Ini, feature: Feature) -> Iterator[Problem]:
     try:
-        check(*arguments)
+        ini.weight_line(feature)
     except InputError as error:
         yield Problem(error.line or feature.line.number, f"{error.found}; {error.hint}")
 
 
 def _file_problems(feature: Feature) -> Iterator[Problem]:
-    path, line = os.fsdecode(feature.path), feature.places.get(b"path", feature.line.number)
+    path, line = os.fsdecode(feature.path), feature.line.number
     if not os.path.isabs(path):
         found = f"{feature} has the relative path {printable(path, 1000)}"
         yield Problem(line, f"{found}; mert-moses.pl starts Moses in another folder")

@@ -7,8 +7,7 @@ the lines below it: in ``[feature]`` an implementation and ``key=value`` words, 
 import math
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -21,10 +20,11 @@ from phrase_rescore.moses.table import BLANKS_AND_CR, is_number, words
 _LARGEST = 1 << 24  # bytes
 TEXT_TABLES = (b"PhraseDictionaryMemory", b"PhraseDictionaryScope3", b"PhraseDictionarySCFG", b"RuleTable")
 BINARIZED_TABLES = (b"PhraseDictionaryCompact", b"PhraseDictionaryOnDisk", b"PhraseDictionaryBinary", b"ProbingPT")
-GROUP = b"PhraseDictionaryGroup"
+READERS = (b"members", b"components", b"target-table", b"leave-one-out-from", b"use")  # keys of features that read tables
+_IN_MAPPING = re.compile(rb"PhraseDictionary.*|ProbingPT|RuleTable|Mmsapt|ExamplePT", re.DOTALL)
 _FALSE = (b"0", b"false", b"f", b"no", b"n")  # moses/Util.cpp
 _OLD_STYLE = (b"ttable-file", b"lmodel-file", b"weight-t", b"weight-l", b"weight-d", b"weight-w")  # moses/Parameter.cpp
-_COUNT_COLUMNS = "write the number of the table's score columns"
+_OVERWRITES = (b"feature-overwrite", b"feature-name-overwrite", b"weight-overwrite", b"alternate-weight-setting")
 
 
 class IniLine(NamedTuple):
@@ -43,9 +43,7 @@ class Feature:
     name: bytes
     implementation: bytes
     line: IniLine
-    values: dict[bytes, bytes]  # of its ``key=value`` words, by key, as ``[feature-overwrite]`` leaves them
-    places: dict[bytes, int]  # the numbers of the lines where ``[feature-overwrite]`` sets them
-    weights: tuple[IniLine, ...] = ()  # the lines of its weights; ``find_table`` and ``uses_of`` set them
+    values: dict[bytes, bytes]  # of its ``key=value`` words, by key
 
     def __str__(self) -> str:
         return printable(self.name)
@@ -82,11 +80,6 @@ class Feature:
         """Return for every column whether tuning moves its weight."""
         tuneable = [word.lower() not in _FALSE for word in self.value(b"tuneable-components").split(b",")]
         return (tuneable + [True] * self.n_columns)[: self.n_columns]
-
-    @property
-    def members(self) -> list[bytes]:
-        """The names of a group's members."""
-        return [name for name in self.value(b"members").split(b",") if name]
 
 
 @dataclass
@@ -126,41 +119,28 @@ class Ini:
         """Return the lines of sections, section after section."""
         return [line for section in sections for line in self.lines if line.section == section]
 
-    @property
-    def search_algorithm(self) -> bytes:
-        return next((line.words[0] for line in self.lines_in(b"search-algorithm")), b"0")
+    def check_sections(self) -> None:
+        """Raise InputError for an ini of the old style, and for sections that change what [feature] and [weight] say."""
+        for line in self.lines:
+            if line.section in _OLD_STYLE:
+                hint = "convert it with Moses' scripts/training/convert-moses-ini-to-v2.perl < OLD.ini > NEW.ini"
+                raise self.error(f"[{printable(line.section)}], an ini of the old style", hint, line)
+            if line.section in _OVERWRITES:
+                hint = "move its values into [feature] or [weight], or take it out"
+                raise self.error(f"[{printable(line.section)}] in place of other sections", hint, line)
 
     @cached_property
     def features(self) -> list[Feature]:
-        """All features, with the names and values that Moses gives them. Raises InputError for what Moses cannot read."""
-        if old := next((line for line in self.lines if line.section in _OLD_STYLE), None):
-            hint = "convert it with Moses' scripts/training/convert-moses-ini-to-v2.perl < OLD.ini > NEW.ini"
-            raise self.error(f"[{printable(old.section)}], an ini of the old style", hint, old)
-        names = [word for line in self.lines_in(b"feature-name-overwrite") for word in line.words]
-        renamed = dict(zip(names[::2], names[1::2], strict=False))  # StaticData::OverrideFeatureNames
-        if self.search_algorithm in (b"6", b"7", b"8", b"9"):  # moses/StaticData.cpp
-            renamed |= dict.fromkeys((b"PhraseDictionaryMemory", b"PhraseDictionaryScope3"), b"RuleTable")
+        """All features, with the names that Moses gives them. Raises InputError for what Moses, or this module, cannot read."""
+        self.check_sections()
         features, unnamed = list[Feature](), list[bytes]()
         for line in self.lines_in(b"feature", b"feature-add"):
-            implementation, values = renamed.get(line.words[0], line.words[0]), self._arguments(line)
+            implementation, values = line.words[0], self._arguments(line)
             if not (name := values.get(b"name", b"")):  # numbered among those of its kind that have none
                 name = implementation + b"%d" % unnamed.count(implementation)
                 unnamed.append(implementation)
-            features.append(Feature(name, implementation, line, values, {}))
-        self._overwrite(features)
+            features.append(Feature(name, implementation, line, values))
         return features
-
-    def _overwrite(self, features: Sequence[Feature]) -> None:
-        """Give features the values of ``[feature-overwrite]``."""
-        for line in self.lines_in(b"feature-overwrite"):
-            values = self._arguments(line)
-            if fixed := values.keys() & {b"name", b"num-features"}:
-                hint = "Moses stops there: write it in [feature]"
-                raise self.error(f"{printable(min(fixed))}= in [feature-overwrite]", hint, line)
-            for feature in features:
-                if feature.name == line.words[0]:
-                    feature.values.update(values)
-                    feature.places.update(dict.fromkeys(values, line.number))
 
     def _arguments(self, line: IniLine) -> dict[bytes, bytes]:
         """Cut the words of a line, but for the first, into keys and values."""
@@ -172,57 +152,59 @@ class Ini:
             if key in values:
                 raise self.error(f"{printable(key)}= twice in a line", "Moses wants every key once", line)
             if key == b"num-features" and not re.fullmatch(rb"0*\d{1,9}", value):
-                raise self.error(f"num-features={printable(value)}", _COUNT_COLUMNS, line)
+                raise self.error(f"num-features={printable(value)}", "write the number of the table's score columns", line)
             values[key] = value
         return values
 
     def find_table(self, name: bytes | None = None) -> Feature:
-        """Find the phrase table of that name, or the only one, with ``weights``. Raises InputError."""
-        if not self.features:
-            raise self.error("no feature in it", "pass the moses.ini that train-model.perl or mert-moses.pl wrote")
+        """Find the phrase table of that name, or the only one. Raises InputError."""
         tables = [feature for feature in self.features if feature.is_table]
         if not tables:
-            others = ", ".join(dict.fromkeys(printable(feature.implementation) for feature in self.features))
-            hint = f"phrase tables are {', '.join(map(printable, TEXT_TABLES + BINARIZED_TABLES))}, glue grammars apart"
-            raise self.error(f"no phrase table among its features ({others})", hint)
-        choice = " or ".join(f"--feature {table}" for table in tables)
-        if name is None and len(tables) > 1:
-            listed = ", ".join(f"{table} (line {table.line.number}, path={printable(table.path)})" for table in tables)
-            raise self.error(f"{len(tables)} phrase tables: {listed}", f"choose one with {choice}")
-        named = [feature for feature in self.features if feature.name == (tables[0].name if name is None else name)]
-        if not named:
-            raise self.error(f"no feature is named {printable(name or b'')}", f"use {choice}")
-        if len(named) > 1:
-            raise self.error(f"two features are named {named[0]}", "give each another name=", named[1].line)
-        table, line = named[0], named[0].line
-        if not table.is_table:
-            raise self.error(f"{table} is not a phrase table: {shown(line.text)}", f"use {choice}", line)
-        if table.value(b"num-features") and not table.n_columns:
-            raise self.error(f"num-features={printable(table.value(b'num-features'))}", _COUNT_COLUMNS, line)
-        return replace(table, weights=self.weight_lines(table))
+            kinds = ", ".join(map(printable, TEXT_TABLES + BINARIZED_TABLES))
+            raise self.error("no phrase table among its features", f"pass the ini of a phrase table ({kinds})")
+        named = [table for table in tables if name in (None, table.name)]
+        if len(named) != 1:
+            found = counted(len(named), "phrase table") + (f" of the name {printable(name)}" if name else "")
+            choice = (f"--feature {table} (line {table.line.number}, path={printable(table.path)})" for table in tables)
+            raise self.error(found, f"choose one with {' or '.join(choice)}")
+        return named[0]
 
-    def weight_lines(self, feature: Feature) -> tuple[IniLine, ...]:
-        """Find the last line of a feature's weights, which Moses takes, and those of alternate settings. Raises InputError."""
-        n, name = feature.n_columns, feature.name
-        own = [line for line in self.lines_in(b"weight-add", b"weight") if line.words[0][:-1] == name]
-        for line in self.lines_in(b"weight-overwrite"):
-            if name + b"=" in line.words:
-                hint = "move them into [weight]; Moses takes them in place of those"
-                raise self.error(f"weights of {feature} in [weight-overwrite]", hint, line)
+    def check_used(self, table: Feature) -> None:
+        """Raise InputError if new columns of a table would have no effect or do harm.
+
+        That is so if ``[mapping]`` does not use it, or another feature reads its scores: a group or a mixture of tables, or a
+        classifier that was trained without them (``PhraseDictionaryGroup``, ``PhraseDictionaryMultiModel``, ``VW``).
+        """
+        for other in self.features:
+            reads_all = other.implementation == b"VWFeatureTargetPhraseScores" and not other.value(b"use")
+            if reads_all or any(table.name in other.value(key).split(b",") for key in READERS):
+                hint = "it knows nothing of new columns; change it, its weights and the table by hand, or take it out"
+                raise self.error(f"{other} reads the scores of {table}", hint, other.line)
+        if self.mapped is not None and table.name not in self.mapped:
+            raise self.error(f"no line of [mapping] uses {table}", "add one, or name another table with --feature", table.line)
+
+    @property
+    def mapped(self) -> set[bytes] | None:
+        """The names of the tables that ``[mapping]`` uses; None without steps as phrase-based Moses has them."""
+        steps = [line.words for line in self.lines_in(b"mapping")]
+        known = all(len(step) in (2, 3) and step[-2] in (b"T", b"G") and re.fullmatch(rb"\d{1,9}", step[-1]) for step in steps)
+        if not (steps and known):
+            return None
+        chosen = {int(step[-1]) for step in steps if step[-2] == b"T"}
+        numbered = (feature for feature in self.features if _IN_MAPPING.fullmatch(feature.implementation))
+        return {table.name for number, table in enumerate(numbered) if number in chosen}
+
+    def weight_line(self, feature: Feature) -> IniLine:
+        """Find the last line of a feature's weights, which Moses takes. Raises InputError without one weight for each score."""
+        n = feature.n_columns
+        own = [line for line in self.lines_in(b"weight-add", b"weight") if line.words[0][:-1] == feature.name]
         if not own:
-            example = f"'{feature}= w w …'" if n > 1 else f"'{feature}= w'"
-            for line in self.lines_in(b"weight"):
-                if re.match(re.escape(name) + rb"[ \t]*=", line.text):
-                    hint = f"glue '=' to the name, with a blank after it: {example}"
-                    raise self.error(f"{shown(line.text)} is not a weight of {feature}", hint, line)
-            hint = f"Moses would take 1 for every column: write {example} with {counted(n, 'weight')} below [weight]"
+            hint = f"Moses would take 1 for every column: write '{feature}= w …' with {counted(n, 'weight')} below [weight]"
             raise self.error(f"no weight of {feature} in [weight]", hint)
-        taken = (own[-1], *(line for line in self.lines_in(b"alternate-weight-setting") if line.words[0][:-1] == name))
-        for line in taken:
-            if (n_weights := len(line.words) - 1) != n:
-                found = f"{feature} has {counted(n_weights, 'weight')} but num-features={n} (line {feature.line.number})"
-                raise self.error(found, "set num-features back to the columns of the old table; moses-ini raises both", line)
-        return taken
+        if (n_weights := len(own[-1].words) - 1) != n:
+            found = f"{feature} has {counted(n_weights, 'weight')} but num-features={n} (line {feature.line.number})"
+            raise self.error(found, "set num-features back to the columns of the old table; moses-ini raises both", own[-1])
+        return own[-1]
 
 
 def is_ini(path: str) -> bool:
@@ -252,10 +234,11 @@ def read_weights(path: str) -> dict[bytes, list[float]]:
     Of that file labels with an underscore count. Raises InputError for a bad weight, a section for tuning, and no weight.
     """
     ini = Ini.read(path)
+    ini.check_sections()
+    weights = dict[bytes, list[float]]()
     files = ini.lines_in(b"weight-file")
     if files[1:]:
         raise ini.error("a second file in [weight-file]", "Moses reads the first alone: leave one", files[1])
-    weights = dict[bytes, list[float]]()
     for line in files:
         named = os.fsdecode(line.text)
         path = next(filter(os.path.exists, (named, os.path.join(os.path.dirname(ini.where), named))), "")
@@ -269,9 +252,6 @@ def read_weights(path: str) -> dict[bytes, list[float]]:
                     weights[name] = values
     # the later one is taken (moses/Parameter.cpp)
     weights.update(_line_of_weights(line, ini.where) for line in ini.lines_in(b"weight-add", b"weight"))
-    for line in ini.lines:
-        if line.section in (b"weight-overwrite", b"alternate-weight-setting"):
-            raise ini.error(f"weights in [{printable(line.section)}]", "move them into [weight]", line)
     if not weights:
         raise ini.error("no weights in it", "pass an ini with a section [weight]")
     return weights

@@ -2,10 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import count, islice, pairwise
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from itertools import compress, count, islice
 
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import display_name, open_plain, read_rows
@@ -13,16 +11,11 @@ from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import Path, check_apart
 from phrase_rescore.messages import counted, printable, shown
 from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns, check_compression
-from phrase_rescore.moses.ini import BINARIZED_TABLES, GROUP, Feature, Ini
-from phrase_rescore.moses.ini_uses import InGroup, hints, scores_markup, uses_of
+from phrase_rescore.moses.ini import BINARIZED_TABLES, Feature, Ini, IniLine
 from phrase_rescore.moses.sidecar import sidecar_path
 from phrase_rescore.moses.table import BLANKS_AND_CR
 from phrase_rescore.progress import Say, silent
 from phrase_rescore.ranges import Range
-
-_UNFILTERED = (b"PhraseDictionaryCompact", b"ProbingPT", GROUP)  # filter-model-given-input.pl passes their lines through
-T = TypeVar("T")
-_WORDS = re.compile(rb"[^ \t]+")
 
 
 def check_weights(how: str) -> list[str]:
@@ -48,52 +41,29 @@ def new_weights(how: str, added: Sequence[ScoreColumn]) -> list[bytes]:
     return [number.encode() for number in numbers]
 
 
-def with_table(ini: bytes, feature: Feature, path: bytes, n_columns: int, weights: Sequence[bytes]) -> bytes:
-    """Write the ini with another table and ``weights`` of added columns; all else stays. Raises OptionError for a bad path."""
-    _check_path("--table or --path", path)
-    if n_columns != feature.n_columns:
-        ini = with_columns(ini, feature, [feature.n_columns], weights)
-    return ini if path == feature.path else _with_values(ini, feature, {b"path": path})
+def with_table(ini: bytes, feature: Feature, weights: IniLine, path: bytes, new: Sequence[bytes]) -> bytes:
+    """Write the ini with another path of a table, and more columns, which have these ``new`` weights; all else stays.
 
-
-def with_columns(
-    ini: bytes, feature: Feature, places: Sequence[int], weights: Sequence[bytes], defaults: Sequence[bytes] = ()
-) -> bytes:
-    """Write the ini with new columns of a feature, as many as ``weights``, at each of the ascending places.
-
-    ``tuneable-components`` gets a 1 for each, as Moses wants one word for every column; ``default-scores`` gets ``defaults``.
+    ``weights`` is the line of the old ones. ``tuneable-components`` gets a 1 for each column, as Moses wants one word for
+    every column. Raises OptionError for a bad path.
     """
-    values = {b"num-features": b"%d" % (feature.n_columns + len(places) * len(weights))}
-    for key, new in ((b"tuneable-components", [b"1"] * len(weights)), (b"default-scores", defaults)):
-        if value := feature.value(key):
-            values[key] = b",".join(_widened(value.split(b","), places, new))
-    rows = _with_values(ini, feature, values).split(b"\n")
-    for line in feature.weights:
-        row, rest = _cut(rows[line.number - 1])
-        begin = len(row) - len(row.lstrip(BLANKS_AND_CR))
-        ends = (word.end() for word in _WORDS.finditer(row, begin))
-        pieces = [row[begin:end] for begin, end in pairwise([0, *ends])]
-        rows[line.number - 1] = b"".join(_widened(pieces, [place + 1 for place in places], [b" " + w for w in weights])) + rest
-    return b"\n".join(rows)
-
-
-def _widened(values: Sequence[T], places: Sequence[int], new: Sequence[T]) -> list[T]:
-    """Put new values in at each of the ascending places."""
-    widened = list(values)
-    for place in reversed(places):
-        widened[place:place] = new
-    return widened
-
-
-def _with_values(ini: bytes, feature: Feature, values: Mapping[bytes, bytes]) -> bytes:
-    """Write the ini with other values of a feature, each in the line that sets it, or at the end of the feature's line."""
+    _check_path("--table or --path", path)
+    values = dict[bytes, bytes]()
+    if new:
+        values[b"num-features"] = b"%d" % (feature.n_columns + len(new))
+        if tuneable := feature.value(b"tuneable-components"):
+            values[b"tuneable-components"] = b",".join((tuneable, *[b"1"] * len(new)))
+    if path != feature.path:
+        values[b"path"] = path
     rows = ini.split(b"\n")
-    for key, value in values.items():
-        place = feature.places.get(key, feature.line.number) - 1
-        row, rest = _cut(rows[place])
+    row, rest = _cut(rows[feature.line.number - 1])
+    for key, value in values.items():  # in its place, or at the end of the line
         found = re.search(rb"[ \t]" + re.escape(key) + rb"=[^ \t]*", row)
         begin, end = (found.start() + 1, found.end()) if found else (len(row), len(row))
-        rows[place] = b"%b%b%b=%b%b%b" % (row[:begin], b"" if found else b" ", key, value, row[end:], rest)
+        row = b"%b%b%b=%b%b" % (row[:begin], b"" if found else b" ", key, value, row[end:])
+    rows[feature.line.number - 1] = row + rest
+    row, rest = _cut(rows[weights.number - 1])
+    rows[weights.number - 1] = b" ".join((row, *new)) + rest
     return b"\n".join(rows)
 
 
@@ -120,81 +90,17 @@ def _check_new(there: TableColumns, old: Feature, last: int | None, where: str) 
     if n < n_old:
         raise InputError(name, f"{counted(n, 'score column')}, but {before}", "pass the table that annotate wrote")
     if there.has_sidecar:
-        _check_described(there, new, before, hint)
+        last_old = there.columns[n_old - 1].added
+        if foreign := [column.number for column in new if not column.added]:
+            raise InputError(name, f"column {foreign[0]} is not one that {sidecar_path(name)} names, but {before}", hint)
+        if last_old and any(column.added and column.added.model == last_old.model for column in new[:1]):
+            raise InputError(name, f"column {n_old} is a model's, as column {n_old + 1}, but {before}", hint)
     elif last is None:
         found = f"no {sidecar_path(name)} says which of its {counted(n, 'score column')} are new"
         raise InputError(name, found, "put it beside the table, or give --columns K if the last K are new")
     elif len(new) not in (0, last):
         found = f"{counted(n, 'score column')} and --columns {last}, but {before}"
         raise InputError(name, found, f"give --columns {len(new)} if the last {len(new)} are new; else {hint}")
-
-
-def _check_described(there: TableColumns, new: Sequence[ScoreColumn], before: str, hint: str) -> None:
-    """Raise InputError unless the sidecar names all new columns, and the column before them is not of the same model."""
-    name = display_name(there.table)
-    if foreign := [column.number for column in new if not column.added]:
-        raise InputError(name, f"column {foreign[0]} is not one that {sidecar_path(name)} names, but {before}", hint)
-    if not new:
-        return
-    first, last_old = new[0], there.columns[new[0].number - 2]
-    if first.added and last_old.added and first.added.model == last_old.added.model:
-        raise InputError(name, f"column {last_old.number} is a model's, as column {first.number}, but {before}", hint)
-
-
-@dataclass(frozen=True)
-class _Exchange:
-    """A table takes the place of a phrase table of an ini."""
-
-    old: Feature
-    there: TableColumns
-    path: bytes
-    values: list[bytes]  # the weights of its new columns
-    groups: list[InGroup]  # that the table is a member of
-    alone: bool  # whether Moses uses the table itself
-
-    @property
-    def own_values(self) -> list[bytes]:
-        """The weights in the table's own line; those of a group's member only choose its best pairs."""
-        return self.values if self.alone else [b"0"] * len(self.values)
-
-    @property
-    def tuned(self) -> list[InGroup]:
-        """The features whose weights are tuned, and where the table's columns begin in each."""
-        return [*([InGroup(self.old, [0])] if self.alone else []), *self.groups]
-
-    def made_in(self, ini: bytes) -> bytes:
-        """Return the ini with the new table."""
-        n_old = self.old.n_columns
-        ini = with_table(ini, self.old, self.path, len(self.there), self.own_values)
-        for group, starts in self.groups:
-            defaults = _defaults(group, starts[0], self.there, n_old)
-            ini = with_columns(ini, group, [start + n_old for start in starts], self.values, defaults)
-        return ini
-
-    def warnings(self, ini: Ini) -> Iterator[str]:
-        """Yield what Moses or its scripts make of the table otherwise than one expects."""
-        for feature in (self.old, *(group for group, _ in self.groups)):
-            yield from warnings(ini.text, feature, self.path)
-        if not self.values:
-            return
-        for feature, _ in self.tuned:
-            if not feature.is_tuneable:
-                yield f"{feature} has tuneable=false: tuning will not move the new weights; take it out, or set them yourself"
-        if scores_markup(ini, self.old):
-            why = f"Moses divides them among all {len(self.there)} columns"
-            yield f"[xml-input]: the probabilities of marked translations weigh differently than before: {why}"
-
-    def report(self) -> Iterator[str]:
-        """Yield what changes."""
-        n, n_old, changes = len(self.there), self.old.n_columns, list[str]()
-        if n > n_old:
-            changes.append(f"num-features {n_old} -> {n}, new weights {b' '.join(self.own_values).decode()}")
-        if self.path != self.old.path:
-            changes.append(f"path {os.fsdecode(self.old.path)} -> {os.fsdecode(self.path)}")
-        yield f"{self.old}: {', '.join(changes)}"
-        for group, starts in self.groups:
-            weights = f"new weights {b' '.join(self.values).decode()} after those of {self.old}"
-            yield f"{group}: num-features {group.n_columns} -> {group.n_columns + len(starts) * len(self.values)}, {weights}"
 
 
 def _for_table(
@@ -207,28 +113,44 @@ def _for_table(
             kind = old.implementation.decode()
             raise OptionError(f"{old} is {kind}, a binarized table: give the one made of {table} with --path")
         check_compression(table)
-    there = TableColumns.read(table, RANGE_ROWS, loadable=True)
+    weights, there = ini.weight_line(old), TableColumns.read(table, RANGE_ROWS, loadable=True)
     _check_new(there, old, last, ini.where)
-    values = new_weights(how, there.columns[old.n_columns :])
+    new, n_old = new_weights(how, there.columns[old.n_columns :]), old.n_columns
+    if new:
+        ini.check_used(old)
+        if not old.is_tuneable:
+            found = f"{old} has tuneable=false: tuning will not move the new weights"
+            warn(f"{ini.where}: {found}; take it out, or set them yourself")
     named = table if path is None else path
     new_path = os.fsencode(named if keep_relative else os.path.abspath(named))
-    groups, alone = uses_of(ini, old, len(there)) if values else ([], True)
-    exchange = _Exchange(old, there, new_path, values, groups, alone)
-    after = exchange.made_in(ini.text)
-    for warning in exchange.warnings(ini):
-        warn(f"{ini.where}: {warning}")
+    after = with_table(ini.text, old, weights, new_path, new)
     if after == ini.text:
         return ini, [f"nothing to do: {old} has {len(there)} columns and this path already"]
+    changes = list[str]()
+    if new:
+        changes.append(f"num-features {n_old} -> {len(there)}, new weights {b' '.join(new).decode()}")
+    if new_path != old.path:
+        changes.append(f"path {os.fsdecode(old.path)} -> {os.fsdecode(new_path)}")
     relative = [] if keep_relative else _relative_paths(ini, old)
-    return Ini(after, ini.where), [*exchange.report(), *relative, *hints(old, there.columns, exchange.tuned)]
+    return Ini(after, ini.where), [f"{old}: {', '.join(changes)}", *relative, *hints(old, there.columns)]
 
 
-def _defaults(group: Feature, start: int, there: TableColumns, n_old: int) -> list[bytes]:
-    """Choose what a group takes for a pair that the table lacks: its default of p(target | source), and no unknown word."""
-    if not (defaults := group.value(b"default-scores")):
-        return []
-    usual = defaults.split(b",")[start + min(2, n_old - 1)]
-    return [b"0" if column.is_count(new=True) else usual for column in there.columns[n_old:]]
+def hints(feature: Feature, columns: Sequence[ScoreColumn]) -> list[str]:
+    """Return the options of Moses' programs that depend on the number of columns.
+
+    ``--range`` has bounds for each tuneable column (``scripts/training/mert-moses.pl``), so that random restarts may begin with
+    a negative weight of a count. The binarizers rank by p(target | source), Moses' third column.
+    """
+    n, n_old = len(columns), feature.n_columns
+    rank = min(2, n_old - 1)
+    src_factors, tgt_factors = (feature.value(key).count(b",") + 1 for key in (b"input-factor", b"output-factor"))
+    ranges = ["-1..1" if column.is_count(new=i >= n_old) else "0..1" for i, column in enumerate(columns)]
+    bounds = ",".join(compress(ranges, feature.tuneable_columns + [True] * (n - n_old)))
+    return [
+        *([f"mert-moses.pl: --range={feature}:{bounds}"] if feature.is_tuneable else []),
+        f"to binarize: processPhraseTableMin -nscores {n} -rankscore {rank}, CreateProbingPT --num-scores {n}, "
+        f"CreateOnDiskPt {src_factors} {tgt_factors} {n} 100 {rank}",
+    ]
 
 
 def moses_ini(
@@ -244,8 +166,8 @@ def moses_ini(
 
     The sidecar of ``table`` says which columns are new; without it, the last ``columns`` are.
 
-    Raises InputError as ``find_table``, ``uses_of`` and ``TableColumns.read``, and for a table whose new columns are not known
-    or not those that the ini lacks; OptionError for a binarized one without ``path``, and as ``new_weights``.
+    Raises InputError as ``Ini.find_table``, ``Ini.check_used`` and ``TableColumns.read``, and for a table whose new columns are
+    not known or not those that the ini lacks; OptionError for a binarized one without ``path``, and as ``new_weights``.
     """
     ini, out = os.fspath(ini), os.fspath(out)
     table, lm, path = (None if name is None else os.fspath(name) for name in (table, lm, path))
@@ -266,9 +188,6 @@ def moses_ini(
         weight = {"small": b"0.1", "zero": b"0"}.get(weights, b"0.1" if table is not None else weights.encode())
         lm_path = lm if keep_relative else os.path.abspath(lm)
         edited, name = with_neural_lm(edited, os.fsencode(lm_path), _order_of(lm), weight)
-        if edited.lines_in(b"alternate-weight-setting"):
-            found = f"[alternate-weight-setting] has no weight of {name}, so it is 0 there"
-            warn(f"{edited.where}: {found}; add '{name}= {weight.decode()}' to each")
         report.append(f"{name}: a feature NeuralLM of {lm_path}, weight {weight.decode()}; Moses must be built --with-nplm")
     with atomic_output(out) as output:
         output.write(edited.text)
@@ -301,20 +220,6 @@ def with_neural_lm(ini: Ini, path: bytes, order: int, weight: bytes) -> tuple[In
         rows[after:after] = [text + end] if after < len(rows) else [text, b""]
         ini = Ini(b"\n".join(rows), ini.where)
     return ini, name.decode()
-
-
-def warnings(ini: bytes, feature: Feature, path: bytes) -> Iterator[str]:
-    """Yield what Moses loads but its scripts misread."""
-    if not re.fullmatch(rb"[A-Za-z][A-Za-z0-9]*", feature.name):
-        fails = "mert-moses.pl fails at it in n-best lists; rename it in [feature] and [weight]"
-        yield f"the name {feature} is not a letter, then letters and digits: {fails}"
-    if feature.implementation not in _UNFILTERED:
-        line, script = f"line {feature.line.number}", "filter-model-given-input.pl"
-        row, _ = _cut(ini.split(b"\n")[feature.line.number - 1])
-        if b"\t" in row or b"  " in row or row.startswith(b" "):
-            yield f"{line}: {script} splits it at single blanks; take out tabs, doubled and leading blanks"
-        if b"=" in path:
-            yield f"{line}: {script} cuts the path {printable(path)} at '='; give the table another name"
 
 
 def _relative_paths(ini: Ini, table: Feature) -> Iterator[str]:

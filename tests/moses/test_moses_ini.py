@@ -17,8 +17,7 @@ from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import open_input
 from phrase_rescore.moses.columns import RANGE_ROWS, ColumnFormat, ScoreColumn, TableColumns
 from phrase_rescore.moses.ini import Ini
-from phrase_rescore.moses.ini_uses import InGroup, hints
-from phrase_rescore.moses.rewrite_ini import new_weights, warnings, with_table
+from phrase_rescore.moses.rewrite_ini import hints, new_weights, with_table
 from phrase_rescore.moses.sidecar import format_sidecar
 from phrase_rescore.moses.table import parse_row
 
@@ -99,12 +98,8 @@ def test_two_lines_of_the_real_ini_change(run: Run, real: tuple[Path, Path], opt
     parts = [
         f"TranslationModel0: num-features 4 -> 6, new weights {weights}, path phrase-table.gz -> {table}",
         "mert-moses.pl: write the whole path of LM0 in place of lm.blm",
-        "mert-moses.pl: --range=TranslationModel0:0..1,0..1,0..1,0..1,0..1,-1..1 ",
-        "mert-moses.pl: delete features.list ",
-        "processPhraseTableMin: -nscores 6 -rankscore 2; ",
-        "CreateProbingPT: --num-scores 6, ",
-        "CreateOnDiskPt 1 1 6 100 2 TABLE DIRECTORY, ",
-        "filter-model-given-input.pl: -Binarizer 'CreateOnDiskPt 1 1 6 100 2' or 'CreateProbingPT --num-scores 6'",
+        "mert-moses.pl: --range=TranslationModel0:0..1,0..1,0..1,0..1,0..1,-1..1",
+        "to binarize: processPhraseTableMin -nscores 6 -rankscore 2, ",
     ]
     assert [line.startswith(part) for line, part in zip(said, parts, strict=True)] == [True] * len(parts), said
 
@@ -159,8 +154,8 @@ def test_a_binarized_table_goes_by_its_text(run: Run, table: Path) -> None:
 def patched(ini: str, name: str | None = None, columns: int = 6) -> str:
     data = ini.encode()
     feature = Ini(data).find_table(None if name is None else name.encode())
-    n_new = columns - feature.n_columns
-    return with_table(data, feature, b"NEW", columns, [b"W"] * n_new).decode()
+    weights = Ini(data).weight_line(feature)
+    return with_table(data, feature, weights, b"NEW", [b"W"] * (columns - feature.n_columns)).decode()
 
 
 @pytest.mark.parametrize(("before", "after"), [
@@ -256,26 +251,26 @@ def test_no_other_byte_changes(data: st.DataObject) -> None:
 
     before = ini(b"2", b"a", b"")
     found = Ini(before).find_table(b"TM")  # noise may be another table, too
-    assert with_table(before, found, b"b/c.gz", 4, [b"0.04", b"0"]) == ini(b"4", b"b/c.gz", b" 0.04 0")
-    assert with_table(before, found, b"a", 2, []) == before
+    weights = Ini(before).weight_line(found)
+    assert with_table(before, found, weights, b"b/c.gz", [b"0.04", b"0"]) == ini(b"4", b"b/c.gz", b" 0.04 0")
+    assert with_table(before, found, weights, b"a", []) == before
 
 
 TWO = INI.replace("KENLM", f"{FEATURE.replace('Model0', 'Model1').replace('old', 'b')}\nKENLM")
-BOTH = ("--feature TranslationModel0", "--feature TranslationModel1")
+BOTH = ("--feature TranslationModel0 (line 5, path=old.gz)", "--feature TranslationModel1 (line 6, path=b.gz)")
 REFUSALS = {  # an ini, options, the line that is named (0: none), what else is
     "old style": ("[ttable-file]\n# impl\n0 0 0 5 table.gz\n[weight-t]\n0.2\n", [], 3, ("convert-moses-ini-to-v2.perl",)),
-    "no ini": ("a ||| b ||| 1\n", [], 0, ("no feature",)),
-    "no table": (INI.replace(FEATURE, "Mmsapt name=PT0"), [], 0, ("Mmsapt", "PhraseDictionaryMemory", "ProbingPT")),
-    "two tables": (TWO, [], 0, ("line 5, path=old.gz", "line 6, path=b.gz", *BOTH)),
-    "no such feature": (INI, ["--feature", "TranslationModel7"], 0, ("TranslationModel7", "--feature TranslationModel0")),
-    "no table by that name": (TWO, ["--feature", "LM0"], 7, ("LM0", *BOTH)),
-    "two of a name": (TWO.replace("Model1", "Model0"), ["--feature", "TranslationModel0"], 6, ("name=",)),
+    "no ini": ("a ||| b ||| 1\n", [], 0, ("no phrase table",)),
+    "no table": (INI.replace(FEATURE, "Mmsapt name=PT0"), [], 0, ("PhraseDictionaryMemory", "ProbingPT")),
+    "two tables": (TWO, [], 0, ("2 phrase tables;", *BOTH)),
+    "no such feature": (INI, ["--feature", "TranslationModel7"], 0, ("0 phrase tables of the name TranslationModel7", BOTH[0])),
+    "no table by that name": (TWO, ["--feature", "LM0"], 0, ("LM0", *BOTH)),
+    "two of a name": (TWO.replace("Model1", "Model0"), ["--feature", "TranslationModel0"], 0, ("2 phrase tables of the name",)),
     "key twice": (INI.replace("path=old.gz", "path=a path=b"), [], 5, ("path=",)),
     "no value": (INI.replace("path=old.gz", "path"), [], 5, ("'path'", "key=value")),
     "no number": (INI.replace("num-features=4", "num-features=four"), [], 5, ("num-features=four",)),
-    "no columns": (INI.replace("num-features=4", "num-features=0"), [], 5, ("num-features=0",)),
     "no weights": (INI.replace("TranslationModel0= ", "TranslationModel1= "), [], 0, ("[weight]", "4 weights")),
-    "glued weights": (INI.replace("TranslationModel0= ", "TranslationModel0 ="), [], 9, ("'TranslationModel0= w w …'",)),
+    "glued weights": (INI.replace("TranslationModel0= ", "TranslationModel0 ="), [], 0, ("'TranslationModel0= w …'",)),
     "too few weights": (INI.replace("0.2 0.2\n", "0.2\n"), [], 9, ("3 weights", "num-features=4 (line 5)")),
 }
 
@@ -336,29 +331,6 @@ def test_tables_that_are_refused(run: Run, tmp_path: Path, data: bytes, line: in
         assert run("moses-ini", "-", "--table", path, *words, stdin=INI.encode()).status == 0
 
 
-def test_warnings_are_told_even_if_quiet(run: Run, table: Path) -> None:
-    ini = INI.replace("TranslationModel0", "TM_0").replace("num-features", " num-features")
-    result = run("moses-ini", "-", "--table", table, "--path", "/k=v/new.gz", "-q", stdin=ini.encode())
-    assert result.status == 0
-    facts = ("TM_0", "line 5", "/k=v/new.gz")
-    for line, fact in zip(result.err.splitlines(), facts, strict=True):
-        assert line.startswith("phrase-rescore: warning: <stdin>: ")
-        assert fact in line
-
-
-@pytest.mark.parametrize(("line", "path", "number"), [
-    (f"{FEATURE} \r", b"a", 0),
-    (f"{FEATURE} # a\tb", b"a", 0),
-    (f" {FEATURE}", b"a", 1), (FEATURE.replace(" path", "\tpath"), b"a", 1), (FEATURE, b"a=b", 1),
-    (FEATURE.replace("Memory", "Compact").replace(" path", "\tpath"), b"a=b", 0),
-    (FEATURE.replace("TranslationModel0", "0TM"), b"a", 1),
-])  # fmt: skip
-def test_what_is_worth_a_warning(line: str, path: bytes, number: int) -> None:
-    name = "0TM" if "0TM" in line else "TranslationModel0"
-    ini = f"x\n[feature]\n{line}\n[weight]\n{name}= 1 1 1 1".encode()
-    assert len(list(warnings(ini, Ini(ini).find_table(), path))) == number
-
-
 def columns_of(table: Path) -> tuple[ScoreColumn, ...]:
     return TableColumns.read(str(table), RANGE_ROWS).columns
 
@@ -399,23 +371,18 @@ def test_small_weights_of_two_models() -> None:
         new_weights("1,2", [])
 
 
-def options_for(line: str, columns: list[ScoreColumn]) -> list[str]:
-    n = int(line.partition("num-features=")[2].split()[0])
-    ini = f"[feature]\n{line}\n[weight]\nTM=" + " 1" * n
-    table = Ini(ini.encode()).find_table()
-    return hints(table, columns, [InGroup(table, [0])])
-
-
 @pytest.mark.parametrize(("more", "columns", "ranges"), [
     ("num-features=6", [*[SCORE] * 5, COUNT, SCORE, ScoreColumn(8, 1, 1)], "0..1,0..1,0..1,0..1,0..1,-1..1,0..1,-1..1"),
     ("num-features=4 tuneable-components=1,0,False,true", [*[SCORE] * 5, COUNT], "0..1,0..1,0..1,-1..1"),
 ])  # fmt: skip
 def test_options_for_other_programs(more: str, columns: list[ScoreColumn], ranges: str) -> None:
     """A second model's columns, factors; ranges leave out what cannot be tuned."""
-    said = options_for(f"PhraseDictionaryMemory name=TM path=a input-factor=0,2 output-factor=0,1,2 {more}", columns)
+    line = f"PhraseDictionaryMemory name=TM path=a input-factor=0,2 output-factor=0,1,2 {more}"
+    said = "\n".join(hints(Ini(f"[feature]\n{line}\n".encode()).find_table(), columns))
     n = len(columns)
-    for fact in (f"--range=TM:{ranges} ", f"-nscores {n} -rankscore 2;", f"CreateOnDiskPt 2 3 {n} 100 2 ", f"--num-scores {n}"):
-        assert fact in "\n".join(said)
+    assert f"--range=TM:{ranges}\n" in said
+    for fact in (f"-nscores {n} -rankscore 2,", f"CreateOnDiskPt 2 3 {n} 100 2", f"--num-scores {n},"):
+        assert fact in said
 
 
 NEURAL = [
@@ -445,8 +412,6 @@ def test_a_neural_language_model_is_two_lines_more(run, tmp_path, ini):
     again = run("moses-ini", "-", "--lm", tmp_path / "." / "lm.nplm", stdin=result.out)
     assert (again.status, again.out) == (1, b"")
     assert f": {name.decode()} has this language model already; name another with --lm" in again.err
-    alternate = run("moses-ini", "-", "--lm", tmp_path / "lm.nplm", stdin=ini + b"\n[alternate-weight-setting]\nid=A\nLM0= 1\n")
-    assert f"[alternate-weight-setting] has no weight of {name.decode()}, so it is 0 there; add '" in alternate.err
 
 
 def test_what_is_no_neural_language_model(run, tmp_path):
