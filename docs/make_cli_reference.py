@@ -41,9 +41,7 @@ _PHRASE_RESCORE_COMPLETE=fish_source phrase-rescore | source
 
 
 def help_of(command: list[str]) -> str:
-    named = cli.get_command(click.Context(cli), command[0]) if command else cli
-    option = "--help-all" if named and any("--help-all" in param.opts for param in named.params) else "--help"
-    result = CliRunner().invoke(cli, [*command, option], prog_name="phrase-rescore", terminal_width=100)
+    result = CliRunner().invoke(cli, [*command, "--help"], prog_name="phrase-rescore", terminal_width=100)
     if result.exit_code:
         raise RuntimeError(f"phrase-rescore {' '.join(command)} --help failed:\n{result.output}")
     return "\n".join(line.rstrip() for line in result.output.strip().split("\n"))

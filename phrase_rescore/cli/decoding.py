@@ -6,7 +6,7 @@ import click
 from cloup import option_group
 
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import FILE, TEXT, Model, PathName, Value, device_option, flag, option, quiet_option
+from phrase_rescore.cli.options import FILE, MODEL, TEXT, PathName, Value, device_option, flag, option, quiet_option
 from phrase_rescore.errors import OptionError
 from phrase_rescore.messages import shown
 from phrase_rescore.ranges import COLUMNS, RESTARTS, SEEDS
@@ -92,19 +92,12 @@ def export_lm(lm: str, out: str, quiet: bool) -> None:
     say(written, quiet or out == "-")
 
 
-def _after_rescore(values: dict[str, Any]) -> str:
-    if values["best"]:
-        return "phrase-rescore evaluate --set test REFERENCE rescored={out}"
-    tune = "phrase-rescore tune {out} --reference DEV.REFERENCE -o weights.ini"
-    return tune if (values["models"] or values["scores"]) and not values["weights"] else ""
-
-
-@options.grouped_command(short_help="Add the scores of models to an n-best list.", then=_after_rescore)
+@options.command(short_help="Add the scores of models to an n-best list.")
 @click.argument("nbest", type=FILE)
 @option_group(
     "Most used",
     option(
-        "-m --model models", Model("train-lm CORPUS"), metavar="MODEL", multiple=True,
+        "-m --model models", MODEL, metavar="MODEL", multiple=True,
         help="A model of train-lm, train-nmt or train. May be repeated: each model adds a feature.",
     ),
     options.out_option(),

@@ -6,13 +6,13 @@ from typing import Any
 import click
 
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import FILE, OUTPUT, Model, PathName, flag, model_option, option, quiet_option
+from phrase_rescore.cli.options import FILE, MODEL, OUTPUT, PathName, flag, model_option, option, quiet_option
 from phrase_rescore.ranges import COLUMNS, SAMPLE_ROWS
 
 
 @options.command(short_help="Describe a phrase table, a model or a moses.ini.")
 @click.argument("path", type=PathName(exists=True, allow_dash=True), metavar="TABLE|MODEL_DIR|INI")
-@option("-m --model model_dir", Model(), "Count the table's words that this model knows.", "MODEL_DIR")
+@option("-m --model model_dir", MODEL, "Count the table's words that this model knows.", "MODEL_DIR")
 @flag("--strict", "Exit with status 1 if a Moses program would mishandle a row, or INI.")
 @flag("--json as_json", "Write a JSON object.")
 @quiet_option

@@ -1,7 +1,7 @@
 """Commands whose paths are checked before they run, types of options, and the options that several commands share.
 
 ``option`` declares an option: its names, what it takes, its help. What it takes is a number of a Range, one of some words, or a
-a type of click's: TEXT, FILE, OUTPUT, ….
+type of click's: TEXT, FILE, OUTPUT, ….
 """
 
 import os
@@ -22,9 +22,6 @@ from phrase_rescore.messages import shown
 from phrase_rescore.ranges import BYTES, DIGITS, SECONDS, TABLE_ROWS, Range
 
 DEFAULT_MODEL = "phrase-rescore-model"
-_ALL = "phrase_rescore.all"  # in the context of a help that shows all options
-
-Then = str | Callable[[dict[str, Any]], str]
 
 
 class Value(click.ParamType):
@@ -64,63 +61,39 @@ class PathName(click.Path):
         raise OptionError(f"{_called(param)}: {message}")
 
 
-class Input(PathName):
-    """A file to read, which the command must not write."""
-
-    def __init__(self) -> None:
-        super().__init__(exists=True, dir_okay=False, allow_dash=True)
-
-
-class Model(PathName):
-    """A model directory to read. ``made_by`` is the command that makes such a model."""
-
-    def __init__(self, made_by: str = "train TABLE") -> None:
-        super().__init__(file_okay=False)
-        self._made_by = made_by
-
+class _Model(PathName):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = super().convert(value, param, ctx)
         if not os.path.isdir(path):
-            raise OptionError(f"{_called(param)} {path}: {missing_model(path, self._made_by)}")
+            self.fail(f"{path}: {missing_model(path)}", param, ctx)
         return path
 
 
-class NewDirectory(PathName):
-    """A directory that is made, or replaced as a whole."""
-
-    def __init__(self) -> None:
-        super().__init__(file_okay=False)
-
-
-class Output(PathName):
-    """A file to write, which takes its name when it is complete: its directory must be there."""
-
-    def __init__(self) -> None:
-        super().__init__(dir_okay=False, readable=False, allow_dash=True)
-
+class _Output(PathName):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = super().convert(value, param, ctx)
-        if not is_stream(path):
-            directory = os.path.dirname(os.path.realpath(path))
-            if path.endswith("/"):
-                self.fail(f"{path} is the name of a directory; name a file to write", param, ctx)
-            if not os.path.isdir(directory):
-                self.fail(f"cannot write {path}: there is no directory {directory}; make it first", param, ctx)
-            if not os.access(directory, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
-                self.fail(f"cannot write {path}: no right to write in {directory}; write elsewhere", param, ctx)
+        directory = os.path.dirname(os.path.realpath(path))
+        if not is_stream(path) and (path.endswith("/") or not os.access(directory, os.W_OK | os.X_OK, effective_ids=True)):
+            self.fail(f"cannot write {path}: there is no directory for it, or no right to write there", param, ctx)
         return path
 
 
-class Command(click.Command):
+FILE = PathName(exists=True, dir_okay=False, allow_dash=True)  # is read
+MODEL = _Model(file_okay=False)  # a directory that is read
+NEW_DIRECTORY = PathName(file_okay=False)  # is made, or replaced as a whole
+OUTPUT = _Output(dir_okay=False, readable=False, allow_dash=True)  # a file that takes its name when it is complete
+
+
+class Command(cloup.Command):
     """A command that mixes up no files: what it writes is nothing that it reads, and is not there yet, but for --overwrite.
 
-    (train has its own --overwrite, for models.) At its end it says which files it wrote and what to type next: ``then``, or the
-    text that ``then`` makes of the options, with values in braces; nothing if OUT is a stream.
+    (train has its own --overwrite, for models.) At its end it says which files it wrote, and what to type next: ``then``, with
+    the values of options in braces; nothing if OUT is a stream.
     """
 
-    def __init__(self, name: str | None, params: list[click.Parameter], then: Then = "", **attributes: Any) -> None:
+    def __init__(self, name: str | None, params: list[click.Parameter], then: str = "", **attributes: Any) -> None:
         self._then = then
-        self._writes_files = any(isinstance(param.type, Output) for param in params)
+        self._writes_files = any(param.type is OUTPUT for param in params)
         if self._writes_files:
             params.insert(-1, click.Option(["--overwrite"], is_flag=True, help="Replace files that are there already."))
         super().__init__(name, params=params, **attributes)
@@ -128,9 +101,9 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> None:
         values = ctx.params
         overwrite = not self._writes_files or values.pop("overwrite") or values.get("resume")
-        inputs, outputs, replaced = (self._paths(values, kind) for kind in (Input, Output, NewDirectory))
+        inputs, outputs, replaced = (self._paths(values, kind) for kind in (FILE, OUTPUT, NEW_DIRECTORY))
         if not replaced:  # a training may start from the very model that it replaces
-            inputs += [file for option, path in self._paths(values, Model) for file in files_of(option, path)]
+            inputs += [file for option, path in self._paths(values, MODEL) for file in files_of(option, path)]
         check_apart(inputs, outputs, replaced)
         files = [(option, path) for option, path in outputs if not is_stream(path)]
         for option, path in files:
@@ -146,57 +119,21 @@ class Command(click.Command):
 
         if written := [path for path in files if os.path.isfile(path)]:
             say(f"wrote {' and '.join(written)}")
-        then = self._then(values) if callable(self._then) else self._then
-        if then and not is_stream(values.get("out", "")):
+        if self._then and not is_stream(values.get("out", "")):
             quoted = {name: shlex.quote(value) for name, value in values.items() if isinstance(value, str)}
-            say(f"next: {then.format(**quoted)}")
+            say(f"next: {self._then.format(**quoted)}")
 
-    def _paths(self, values: Mapping[str, Any], kind: type[PathName]) -> list[tuple[str, str]]:
-        """Return the paths of this kind that were given, each with its option."""
+    def _paths(self, values: Mapping[str, Any], kind: PathName) -> list[tuple[str, str]]:
+        """Return the paths of this type that were given, each with its option."""
         paths = list[tuple[str, str]]()
         for param in self.params:
-            value = values[param.name] if isinstance(param.type, kind) else None
+            value = values[param.name] if param.type is kind else None
             several = value if param.multiple or param.nargs != 1 else [value]
             paths += [(_called(param), path) for path in several or () if path is not None]
         return paths
 
 
-class GroupedCommand(Command, cloup.Command):
-    """Such a command whose options stand in groups (``cloup.option_group``).
-
-    If the ``usual`` options are named, --help shows only these, and --help-all shows all.
-    """
-
-    def __init__(self, name: str | None, params: list[click.Parameter], usual: str = "", **attributes: Any) -> None:
-        names = [str(param.name) for param in params if isinstance(param, click.Option)]
-        self._rare = set(names).difference(usual.split()) if usual else set()
-        if self._rare:
-            show_all: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": self._show_all}
-            params.append(click.Option(["--help-all"], help=f"Show all {len(names)} options.", **show_all))
-        super().__init__(name, params=params, **attributes)
-
-    def _show_all(self, ctx: click.Context, param: click.Parameter, asked: bool) -> None:
-        if asked and not ctx.resilient_parsing:
-            ctx.meta[_ALL] = True
-            click.echo(ctx.get_help())
-            ctx.exit()
-
-    def format_params(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        if not self._rare or _ALL in ctx.meta:
-            super().format_params(ctx, formatter)
-            return
-        with formatter.section("Most used"):
-            usual = [param.get_help_record(ctx) for param in self.get_params(ctx) if param.name not in self._rare]
-            formatter.write_dl([record for record in usual if record])
-
-
 command = partial(click.command, cls=Command)
-grouped_command = partial(click.command, cls=GroupedCommand)
-
-
-def number(wanted: Range) -> Value:
-    """Return the type of a number of this range."""
-    return Value("N", wanted.read)
 
 
 def _seconds(text: str) -> float:
@@ -223,7 +160,6 @@ def _rows_or_path(text: str) -> float | str:
 
 TEXT, DURATION, BYTE_SIZE = Value("TEXT"), Value("DURATION", _seconds), Value("SIZE", _bytes)
 ROWS_OR_FILE = Value("N|FILE", _rows_or_path)
-FILE, OUTPUT, NEW_DIRECTORY = Input(), Output(), NewDirectory()
 
 
 def subset(names: Sequence[str], as_asked: bool = False) -> Value:
@@ -242,7 +178,9 @@ def option(
     names: str, takes: Range | Sequence[str] | click.ParamType, help: str, metavar: str | None = None, **attributes: Any
 ) -> Any:
     """Declare an option by its names, with blanks between, what it takes, and its help. A default but 0 and ``-`` is shown."""
-    kind = takes if isinstance(takes, click.ParamType) else number(takes) if isinstance(takes, Range) else click.Choice(takes)
+    if isinstance(takes, Range):
+        takes = Value("N", takes.read)
+    kind = takes if isinstance(takes, click.ParamType) else click.Choice(takes)
     metavar = metavar or (kind.name if isinstance(kind, Value) else None)
     if (default := attributes.get("default")) not in (None, 0, "-"):
         help += f"  [default: {default}]"
@@ -271,13 +209,12 @@ def device_option(default: str) -> Any:
     return option("--device", TEXT, "The device: auto, cpu, cuda or cuda:N.", "DEVICE", default=default)
 
 
-def model_option(kind: PathName | None = None) -> Any:
-    return option("-m --model model_dir", kind or Model(), "The model directory.", "MODEL_DIR", default=DEFAULT_MODEL)
+def model_option(kind: PathName = MODEL) -> Any:
+    return option("-m --model model_dir", kind, "The model directory.", "MODEL_DIR", default=DEFAULT_MODEL)
 
 
-def lm_option(kind: PathName | None = None) -> Any:
-    of_lm = kind or Model("train-lm CORPUS")
-    return option("-m --model lm", of_lm, "The directory of the language model.", "LM", default="phrase-rescore-lm")
+def lm_option(kind: PathName = MODEL) -> Any:
+    return option("-m --model lm", kind, "The directory of the language model.", "LM", default="phrase-rescore-lm")
 
 
 def out_option(more: str = ", gzip if it ends in .gz", metavar: str = "OUT") -> Any:

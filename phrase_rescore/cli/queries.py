@@ -66,7 +66,7 @@ def score_lm(text: str, lm: str, **settings: Any) -> None:
     write_out(score_lm(text, lm, **settings, say=say, warn=warn))
 
 
-@options.grouped_command(short_help="Propose target phrases for source phrases.")
+@options.command(short_help="Propose target phrases for source phrases.")
 @option_group(
     "Most used",
     model_option(),

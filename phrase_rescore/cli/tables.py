@@ -9,22 +9,21 @@ from cloup import option_group
 
 from phrase_rescore.annotation.options import AnnotateOptions
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import FILE, OUTPUT, TEXT, Model, flag, option, setting
+from phrase_rescore.cli.options import FILE, MODEL, OUTPUT, TEXT, flag, option, setting
 from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.moses.sidecar import FEATURES
 from phrase_rescore.ranges import COLUMNS
 
 
-@options.grouped_command(
+@options.command(
     short_help="Append the two columns to a phrase table.",
-    usual="models out resume overwrite features scores log replace on_bad_row expect_rows device precision jobs cluster quiet",
     then="phrase-rescore moses-ini moses.ini --table {out} -o moses.rnn.ini",
 )
 @click.argument("table", type=FILE)
 @option_group(
     "Most used",
     option(
-        "-m --model models", Model(), metavar="MODEL_DIR", multiple=True,
+        "-m --model models", MODEL, metavar="MODEL_DIR", multiple=True,
         callback=lambda ctx, param, given: given or (() if ctx.params["scores"] else (options.DEFAULT_MODEL,)),
         help="The model directory. May be repeated: each model appends its columns, in the order given.  "
         f"[default: {options.DEFAULT_MODEL}, none with --scores]",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shlex
 import sys
@@ -15,10 +14,9 @@ from tqdm import tqdm
 
 from phrase_rescore.files.inputs import input_size
 from phrase_rescore.messages import in_one_line
-from phrase_rescore.training.config import Observer, Recipe
+from phrase_rescore.training.config import Observer
 
 LOG_SECONDS = 60.0  # between lines of progress where there is no terminal
-PLAN_SECONDS = 10.0  # of training, until its speed tells when it will end
 
 
 def say(message: str, quiet: bool = False) -> None:
@@ -87,11 +85,8 @@ def count_bar(what: str, unit: str, quiet: bool, total: int | None = None, scale
     return Bar(what, quiet, total=total, unit=f" {unit}", unit_scale=scale)
 
 
-_duration = Bar.format_interval  # 1:30:00 of seconds
-
-
 class TrainingTalk:
-    """Shows the progress of a training in a ``with`` block: when it will end, loss of an ``item`` in nats, the time left."""
+    """Shows the progress of a training in a ``with`` block: the loss of an ``item`` in nats, and the time left."""
 
     def __init__(self, inputs: tuple[str, ...], quiet: bool, item: str, prepared: str) -> None:
         self._quiet, self._item = quiet, item
@@ -99,12 +94,11 @@ class TrainingTalk:
         self._bar: Bar | None = None
         self._loss: float | None = None
         self._held_out = ""
-        self._has_plan = False
 
     def __enter__(self) -> Observer:
         return Observer(
             say=partial(say, quiet=self._quiet), warn=warn, on_read=self._reading.update, on_pairs=self._preparing.update,
-            on_start=self._on_start, on_step=self._on_step, on_record=self._on_record,
+            on_step=self._on_step, on_record=self._on_record,
         )  # fmt: skip
 
     def __exit__(self, *raised: object) -> None:
@@ -112,52 +106,20 @@ class TrainingTalk:
             if bar is not None:
                 bar.close()
 
-    def _on_start(self, recipe: Recipe, items: int) -> None:
-        self._recipe, self._all = recipe, items
-        self._reading.close()
-        self._preparing.close()
-
-    def _on_step(self, step: int, done: float, loss: float, items: int) -> None:
-        if self._quiet:
-            return
+    def _on_step(self, step: int, done: float, loss: float) -> None:
         if self._bar is None:
-            self._first_step, self._first_share = step, done
+            self._reading.close()
+            self._preparing.close()
             form = "{l_bar}{bar}| {elapsed}, {remaining} left{postfix}"
             # the average since the first step, so that a pause to measure hardly moves the time left
-            self._bar = Bar("training", False, total=1.0, initial=done, smoothing=0, miniters=0, bar_format=form)
+            self._bar = Bar("training", self._quiet, total=1.0, initial=done, smoothing=0, miniters=0, bar_format=form)
         self._loss = loss if self._loss is None else 0.98 * self._loss + 0.02 * loss
-        elapsed = self._bar.format_dict["elapsed"]
-        speed = (step - self._first_step) / elapsed if elapsed else 0.0
-        rate = f"{speed * items:,.0f} {self._item}s/s"
-        if not self._has_plan and elapsed >= PLAN_SECONDS and done > self._first_share:
-            self._has_plan = True
-            left = (1.0 - done) * elapsed / (done - self._first_share)
-            say(self._plan(step, done, speed, left, rate))
-        shown = [f"{self._loss:.2f} nats/{self._item}", self._held_out, rate]
-        if self._bar.in_log:
-            shown[:0] = [f"step {step:,}", f"{self._recipe.passes(step, self._all):.2f} passes"]
+        shown = f"step {step:,}", f"{self._loss:.2f} nats/{self._item}", self._held_out
         self._bar.set_postfix_str(", ".join(filter(None, shown)), refresh=False)
         self._bar.update(done - self._bar.n)
 
-    def _plan(self, step: int, done: float, speed: float, left: float, rate: str) -> str:
-        """Say which limit will end the training, and when at this speed."""
-        recipe, steps = self._recipe, self._recipe.max_steps or 0
-        passes = recipe.passes(steps, self._all)
-        if steps and done <= step / steps:
-            option = "--epochs" if recipe.epochs and passes > recipe.epochs - 1e-6 else "--max-steps"
-            return f"training ends after {steps:,} steps, {passes:.3g} passes ({option}), in about {_duration(left)} at {rate}"
-        assert recipe.max_time
-        end = round(step + left * speed)
-        reached, more = f"{recipe.passes(end, self._all):.2g}", ""
-        if steps:
-            minutes = math.ceil((done * recipe.max_time + (steps - step) / speed) / 60)
-            enough = f"{minutes}m" if minutes < 120 else f"{math.ceil(minutes / 60)}h"
-            reached, more = f"{reached} of {passes:.3g}", f"; for all of them --max-time {enough}"
-        after = f"training ends after {_duration(recipe.max_time)} (--max-time)"
-        return f"{after}, at about step {end:,}, {reached} passes, at {rate}{more}"
-
     def _on_record(self, record: dict[str, Any]) -> None:
-        parts = [f"step {record['step']:,}", _duration(record["seconds"])]
+        parts = [f"step {record['step']:,}", Bar.format_interval(record["seconds"])]
         if "train_loss" in record:
             parts.append(f"training {record['train_loss']:.3f}")
         if "held_out" in record:

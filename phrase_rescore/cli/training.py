@@ -11,13 +11,11 @@ from phrase_rescore.cli.options import BYTE_SIZE, FILE, NEW_DIRECTORY, PathName,
 from phrase_rescore.cli.training_options import TrainingOptions
 from phrase_rescore.ranges import FACTORS
 
-_pairs = TrainingOptions(PRESETS, "MODEL_DIR", "pairs", made_by="train TABLE")
+_pairs = TrainingOptions(PRESETS, "MODEL_DIR")
 
 
-@options.grouped_command(
+@options.command(
     short_help="Train a model on the distinct pairs of phrase tables.",
-    usual="model_dir max_time epochs inverse resume finish overwrite on_bad_row shortlist hidden preset precision device "
-    "threads quiet",
     then="phrase-rescore annotate TABLE -m {model_dir} -o phrase-table.rnn.gz",
 )
 @click.argument("inputs", type=FILE, nargs=-1, metavar="INPUT...")
@@ -79,7 +77,7 @@ _pairs = TrainingOptions(PRESETS, "MODEL_DIR", "pairs", made_by="train TABLE")
     _pairs.setting("batch_size", "Pairs of a minibatch."),
     _pairs.setting("seed", "The seed of initial weights and order of pairs."),
 )  # fmt: skip
-@option_group("When to stop", _pairs.epochs, _pairs.max_steps, _pairs.patience, _pairs.eval_every)
+@_pairs.stop
 @option_group("Resuming and fine-tuning", _pairs.resume, _pairs.finish, _pairs.init_from)
 @_pairs.machine
 @quiet_option
@@ -126,12 +124,11 @@ def _report(training: dict[str, Any], model_dir: str, item: str = "pair", data: 
     return [*lines, f"model of step {training['best_step']:,} of {training['steps']:,} ({passes}) in {model_dir}"]
 
 
-_text = TrainingOptions(LM_PRESETS, "LM", "text", made_by="train-lm CORPUS")
+_text = TrainingOptions(LM_PRESETS, "LM", "text")
 
 
-@options.grouped_command(
+@options.command(
     short_help="Train a language model on text.",
-    usual="lm max_time epochs resume finish overwrite shortlist order hidden dropout preset precision device threads quiet",
     then="phrase-rescore rescore dev.nbest.gz -m {lm} -o dev.lm.nbest.gz",
 )
 @click.argument("inputs", type=FILE, nargs=-1, metavar="CORPUS...")
@@ -143,8 +140,9 @@ _text = TrainingOptions(LM_PRESETS, "LM", "text", made_by="train-lm CORPUS")
         "--preset", list(LM_PRESETS), default="default",
         help="The settings to start from: of the network, regularization, optimization and epochs.",
     ),
+    _text.kept,
+    _text.overwrite,
 )  # fmt: skip
-@option_group("Input and output", _text.kept, _text.overwrite)
 @option_group(
     "Text and words",
     _text.setting("held_out", "Hold out at most N sentences to measure on."),
@@ -179,9 +177,8 @@ _text = TrainingOptions(LM_PRESETS, "LM", "text", made_by="train-lm CORPUS")
     _text.setting("batch_size", "N-grams of a minibatch."),
     _text.setting("seed", "The seed of initial weights and order of n-grams."),
 )
-@option_group(
-    "When to stop", _text.epochs, _text.max_steps, _text.patience, _text.eval_every, _text.resume, _text.finish, _text.init_from
-)
+@_text.stop
+@option_group("Resuming and fine-tuning", _text.resume, _text.finish, _text.init_from)
 @_text.machine
 @quiet_option
 def train_lm(inputs: tuple[str, ...], lm: str, quiet: bool, **chosen: Any) -> None:
@@ -203,12 +200,11 @@ def train_lm(inputs: tuple[str, ...], lm: str, quiet: bool, **chosen: Any) -> No
     tell(_report(summary, lm, "word", "text"), quiet)
 
 
-_bitext = TrainingOptions(NMT_PRESETS, "NMT", "pairs")
+_bitext = TrainingOptions(NMT_PRESETS, "NMT")
 
 
-@options.grouped_command(
+@options.command(
     short_help="Train a translation model on a bitext.",
-    usual="nmt max_time epochs resume finish overwrite shortlist hidden embedding dropout precision device threads quiet",
     then="phrase-rescore rescore dev.nbest.gz -m {nmt} --source DEV.SOURCE -o dev.nmt.nbest.gz",
 )
 @click.argument("inputs", type=FILE, nargs=-1, metavar="SOURCE TARGET")
@@ -219,9 +215,9 @@ _bitext = TrainingOptions(NMT_PRESETS, "NMT", "pairs")
         metavar="NMT", default="phrase-rescore-nmt",
     ),
     _bitext.max_time,
-    _bitext.epochs,
+    _bitext.kept,
+    _bitext.overwrite,
 )  # fmt: skip
-@option_group("Input and output", _bitext.kept, _bitext.overwrite)
 @option_group(
     "Sentences and words",
     _bitext.setting("held_out", "Hold out at most N pairs, and at most 0.5 % of the sources, to measure on."),
@@ -240,7 +236,8 @@ _bitext = TrainingOptions(NMT_PRESETS, "NMT", "pairs")
     _bitext.setting("batch_size", "Pairs of a minibatch."),
     _bitext.setting("seed", "The seed of initial weights, dropout and order of pairs."),
 )
-@option_group("When to stop", _bitext.max_steps, _bitext.patience, _bitext.eval_every, _bitext.resume, _bitext.finish)
+@_bitext.stop
+@option_group("Resuming", _bitext.resume, _bitext.finish)
 @_bitext.machine
 @quiet_option
 def train_nmt(inputs: tuple[str, ...], nmt: str, quiet: bool, **chosen: Any) -> None:

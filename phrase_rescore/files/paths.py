@@ -99,13 +99,11 @@ def older_directory(directory: str) -> str | None:
     return old if os.path.isdir(old) and not os.path.lexists(target) else None
 
 
-def missing_model(directory: str, made_by: str = "train TABLE") -> str:
+def missing_model(directory: str) -> str:
     """Say of what is not a directory that it is not a model, and what to do."""
-    if os.path.lexists(directory):
-        return f"a file, not a model directory; name the directory that 'phrase-rescore {made_by.partition(' ')[0]}' made"
     if old := older_directory(directory):
         return f"no such model directory; a run that replaced it was killed; run it again, or give {old} its name back"
-    return f"no such model directory; make one with 'phrase-rescore {made_by} -m {directory}'"
+    return "no such model directory; name one that train, train-lm or train-nmt made"
 
 
 def _identity(path: str, written: bool) -> tuple[object, ...] | None:

@@ -172,6 +172,5 @@ class Observer(Listener):
 
     on_read: Progress | None = None  # bytes of the inputs
     on_pairs: Callable[[int], object] = silent  # pairs or sentences prepared
-    on_start: Callable[[Recipe, int], object] = silent  # the recipe with its limits, items of a pass
-    on_step: Callable[[int, float, float, int], None] = silent  # step, share of the run done before, loss per item, items
+    on_step: Callable[[int, float, float], None] = silent  # step, share of the run done before, loss per item
     on_record: Callable[[dict[str, Any]], None] = silent  # of the log, at every evaluation

@@ -172,7 +172,7 @@ class Trainer:
         self.steps += 1
         self._loss += loss
         self._items += items
-        self.observer.on_step(self.steps, done, loss * self.processes.size / items, items)
+        self.observer.on_step(self.steps, done, loss * self.processes.size / items)
 
     def evaluate(self) -> None:
         """Measure, remember the best weights, log a record, save the state. Raises NotFiniteError before any of it is kept."""

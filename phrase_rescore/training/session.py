@@ -193,9 +193,7 @@ class Session(contextlib.ExitStack):
             else:
                 limits = before
         state.limits = limits or recipe.usual_limits()
-        limited = recipe.limited(state.limits, items)
-        self.observer.on_start(limited, items)
-        return limited
+        return recipe.limited(state.limits, items)
 
     @contextlib.contextmanager
     def learned(self, task: Task, recipe: Recipe, evaluate_first: bool = False) -> Iterator[Outcome]:

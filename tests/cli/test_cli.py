@@ -158,14 +158,3 @@ def test_memory_that_runs_out_is_one_line(run, model_dir, tmp_path, monkeypatch,
     assert result.err.startswith("phrase-rescore: error: memory ran out; use smaller blocks")
     assert result.err.count("\n") == (2 if out == "-" else 1), result.err
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
-
-
-@pytest.mark.parametrize("command", ["train", "train-lm", "annotate"])
-def test_help_shows_what_people_use_and_help_all_the_rest(run: Run, command: str) -> None:
-    def options(text: bytes) -> set[str]:
-        return set(re.findall(r"^ +(?:-\w, )?(--[\w-]+)", text.decode(), re.MULTILINE))
-
-    usual, every = (options(run(command, option).out) for option in ("--help", "--help-all"))
-    assert usual < every
-    assert len(usual) <= 18 < 25 < len(every)
-    assert options(run(command, "--help").out) == usual  # in the same process, as before

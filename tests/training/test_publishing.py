@@ -25,7 +25,7 @@ def training(tmp_path: Path) -> Training:
 
 
 def at_step(wanted: int, action: Callable[[], object]) -> Observer:
-    return Observer(on_step=lambda step, done, loss, items: action() if step == wanted else None)
+    return Observer(on_step=lambda step, *_: action() if step == wanted else None)
 
 
 def stop() -> None:
