@@ -17,10 +17,10 @@ from phrase_rescore.ranges import COLUMNS, SAMPLE_ROWS
 @flag("--json as_json", "Write a JSON object.")
 @quiet_option
 def info(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: bool) -> None:
-    """Describe TABLE ('-': standard input): rows, sources, targets, lengths, range of every score, order, columns that
-    annotate appended, and the rows that a Moses program would mishandle. Or describe MODEL_DIR, a model of any
-    kind: signature, sizes, training, losses. Or check INI, a moses.ini: its files exist, its paths are absolute, and
-    num-features, weights and score columns agree.
+    """Describe TABLE ('-': standard input): rows, sources, targets, range of every score, columns that annotate appended,
+    and the rows that a Moses program would mishandle. Or describe MODEL_DIR, a model of any kind: signature, sizes,
+    training, losses. Or check INI, a moses.ini: its files exist, its paths are absolute, and num-features, weights and
+    score columns agree.
 
     \b
     phrase-rescore info phrase-table.gz

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from phrase_rescore.data.vocabulary import SIDES, Vocabulary
+from phrase_rescore.data.vocabulary import SIDES
 from phrase_rescore.info.table import labelled
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.checkpoint import LanguageModel
@@ -18,7 +18,6 @@ from phrase_rescore.rnn import checkpoint
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.training.log import shortfall, training_seconds
 
-_COMMONEST = 5  # words shown of a vocabulary
 _SETTINGS = (
     "preset", "optimizer", "learning_rate", "batch_size", "precision", "seed", "shortlist", "min_count", "max_length",
     "dropout", "shorten", "self_normalize",
@@ -61,11 +60,12 @@ class ModelInfo:
             labelled("signature", model.signature),
             *map(labelled, ("gives", "network", "sizes"), _network(model)),
             labelled("parameters", size),
-            *(labelled(label, _words(vocabulary, share)) for label, vocabulary, share in vocabularies),
+            *(labelled(label, f"{len(vocabulary.words):,} ({share:.1%} of those in training were others)")
+              for label, vocabulary, share in vocabularies),
             *_training(training, self.seconds, item, amounts),
             *_losses(training, item),
             labelled("made by", _text(self.config.get("made_by"))),
-        ]
+        ]  # fmt: skip
 
     def as_object(self) -> dict[str, Any]:
         """Return the contents of ``config.json``, and facts of the weights and the log, as JSON has them."""
@@ -92,12 +92,6 @@ def _network(model: Checkpoint | LanguageModel | Translation) -> tuple[str, str,
 
 def _sizes(model: Checkpoint | LanguageModel | Translation, *names: str) -> str:
     return ", ".join(f"{name} {getattr(model.model.config, name):,}" for name in names)
-
-
-def _words(vocabulary: Vocabulary, unk_share: float) -> str:
-    commonest = " ".join(printable(word) for word in vocabulary.words[:_COMMONEST])
-    more = " …" if len(vocabulary.words) > _COMMONEST else ""
-    return f"{len(vocabulary.words):,}: {commonest}{more} ({unk_share:.1%} of those in training were others)"
 
 
 def _training(training: Mapping[str, Any], seconds: float | None, item: str, amounts: list[str]) -> Iterator[str]:

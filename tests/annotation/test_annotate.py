@@ -15,7 +15,7 @@ import pytest
 from conftest import SOURCE_WORDS, TARGET_WORDS, MakeModel, Result, Run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from moses_readers import ALL_READERS, field_count, mert_accepts
+from moses_readers import ALL_READERS, mert_accepts
 from oracle import log_prob
 from safetensors.numpy import load_file
 
@@ -169,12 +169,12 @@ def moses_tables(draw: st.DrawFn) -> bytes:
 
 
 def check_what_moses_reads(before: bytes, after: bytes, expected: list[tuple[float, float]]) -> None:
-    """All five programs take every row, keep its earlier features and find the expected two."""
+    """All four programs take every row, keep its earlier features and find the expected two."""
     rows = list(zip(before.splitlines(keepends=True), after.splitlines(keepends=True), strict=True))
     for (old, new), (log_p, count) in zip(rows, expected, strict=True):
         n_scores = len(old.split(b"|||")[2].split())
         for name, read in ALL_READERS.items():
-            earlier, reading = read(old, n_scores, field_count(old)), read(new, n_scores + 2, field_count(old))
+            earlier, reading = read(old, n_scores), read(new, n_scores + 2)
             assert (reading.source, reading.target) == (earlier.source, earlier.target), name
             assert reading.scores[:n_scores] == earlier.scores, name
             assert reading.scores[-2:] == pytest.approx((log_p, count), abs=1e-4), name
@@ -504,7 +504,7 @@ def test_clamped_counts(run: Run, model_dir: str, tmp_path: Path, digits: int) -
     assert counts == [pytest.approx(math.exp(88), rel=10.0 ** (1 - digits) + 1e-9)] * 3
     assert max(counts) < 3.4e38, "a finite 32-bit float"
     for row in split_rows(result.out):
-        assert all(read(row + b"\n", 3, 7).scores[2] == pytest.approx(88, abs=10.0 ** (1 - digits) + 1e-4) for read in READERS)
+        assert all(read(row + b"\n", 3).scores[2] == pytest.approx(88, abs=10.0 ** (1 - digits) + 1e-4) for read in READERS)
     assert "clamped: 2 unknown-word counts above 88\n" in result.err
 
     plain = run("annotate", "-", "-m", model_dir, "--scale", "log", stdin=content)
@@ -534,7 +534,7 @@ def test_fix_blanks_touches_the_score_field_alone(run: Run, model_dir: str) -> N
     fixed = run("annotate", "-", "-m", model_dir, "--fix-blanks", stdin=IRREGULAR)
     assert fixed.out == run("annotate", "-", "-m", model_dir, stdin=REGULAR).out
     for row in split_rows(fixed.out):
-        assert len(ALL_READERS["CreateProbingPT"](row, 4, 7).scores) == 4
+        assert len(ALL_READERS["CreateProbingPT"](row, 4).scores) == 4
     assert run("annotate", "-", "-m", model_dir, "--fix-blanks", stdin=REGULAR).out == fixed.out
     crlf = b"the ||| das ||| 1\t0.5 \r\n"
     result = run("annotate", "-", "-m", model_dir, "--fix-blanks", stdin=crlf)

@@ -362,7 +362,7 @@ def test_values_as_documented_are_what_moses_reads():
     assert len(examples) >= 9
     for written, feature in examples:
         row = f"a ||| b ||| {written} ||| 0-0 ||| 1 1 1 ||| |||\n".encode()
-        (value,) = ALL_READERS["LoaderStandard"](row, 1, 7).scores
+        (value,) = ALL_READERS["LoaderStandard"](row, 1).scores
         assert value == pytest.approx(float(feature.replace("−", "-")), abs=5e-4), written
 
 

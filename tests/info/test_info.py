@@ -1,7 +1,6 @@
 """``info`` from the outside: what it says of tables, of models and of everything else."""
 
 import json
-import math
 import re
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from small_models import small_lm
 
 from phrase_rescore.info.faults import FAULTS
 from phrase_rescore.info.model import ModelInfo
-from phrase_rescore.info.table import percentage
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.rnn.checkpoint import load
 
@@ -63,25 +61,15 @@ def has(lines: Sequence[str], facts: dict[str, str]) -> bool:
 
 def test_a_table(run: Run, table: Path) -> None:
     value = described(run, table)
-    assert (value["kind"], value["rows"], value["pairs"], value["fields"], value["problems"]) == ("phrase table", 4, 4, 7, [])
-    assert value["source"] == {
-        "distinct": 3, "exact": True, "runs": 3, "words": 8, "distinct_words": 5, "factors": 1, "lengths": {"2": 4},
-        "mean_length": 2.0,
-    }  # fmt: skip
-    mean_log = pytest.approx(math.log(0.25 * 0.25 * 0.1) / 4)
-    assert value["scores"][1] == {"column": 2, "smallest": 0.1, "largest": 1.0, "mean_log": mean_log, "zeros": 0}
-    assert value["order"] == {
-        "pairs": {"sorted": True, "first_unsorted_line": None}, "sources": {"sorted": True, "first_unsorted_line": None},
-        "equal_sources": "adjacent", "repeated_pairs": 0,
-    }  # fmt: skip
+    assert (value["kind"], value["rows"], value["pairs"], value["problems"]) == ("phrase table", 4, 4, [])
+    assert value["source"] == {"distinct": 3, "exact": True, "runs": 3, "words": 8, "distinct_words": 5, "factors": 1}
+    assert value["scores"][1] == {"column": 2, "smallest": 0.1, "largest": 1.0, "zeros": 0}
     assert (value["our_columns"], value["looks_annotated"], value["model"]) == (None, False, None)
     lines = report(run, table)
     assert str(table) in lines[0]
     assert has(lines, {
-        "rows": "4", "fields": "7", "sources": "3, 1.33 rows each", "targets": "4", "source words": "8, 5 distinct",
-        "target words": "7, 5 distinct", "length": "1 2 3 mean most", "  source": "- 100.0% - 2.00 2",
-        "  target": "50.0% 25.0% 25.0% 1.75 3", "  2": "0.1 1 -1.2688 -", "  4": "6.1e-05 2.718 -2.7518 -",
-        "new columns": "none", "problems": "none found",
+        "rows": "4", "sources": "3", "targets": "4", "source words": "8, 5 distinct", "target words": "7, 5 distinct",
+        "  2": "0.1 1 0", "  4": "6.1e-05 2.718 0", "new columns": "none", "problems": "none found",
     })  # fmt: skip
 
 
@@ -108,35 +96,13 @@ def test_problems_come_last_with_programs_and_lines(run: Run, table: Path) -> No
     assert run("info", table, "--strict").status == 0
 
 
-def test_shares_are_whole_only_if_they_are_exact() -> None:
-    assert [percentage(*of) for of in ((1, 3), (99_999, 100_000), (1, 100_000), (5, 5), (0, 5), (0, 0))] == [
-        "33.3%", "99.9%", "0.1%", "100.0%", "0.0%", "none",
-    ]  # fmt: skip
-
-
 def test_order_that_is_not_sort_s(run: Run, table: Path) -> None:
     rows = TABLE.splitlines(keepends=True)
     table.write_bytes(b"".join([*rows[1:], rows[0], rows[1]]))
-    value, lines = described(run, table), report(run, table)
-    assert (value["order"]["sources"]["first_unsorted_line"], value["order"]["equal_sources"]) == (4, "apart")
-    assert (value["source"]["distinct"], value["source"]["runs"]) == (3, 4)
-    assert "3 in 4 runs" in line_of(lines, "sources ")
-    assert "line 4; equal sources apart" in line_of(lines, "order")
-    assert [problem["first_line"] for problem in value["problems"] if problem["problem"] == "sources_apart"] == [5]
-
-
-def test_pairs_out_of_order_within_a_source(run: Run, table: Path) -> None:
-    rows = TABLE.splitlines(keepends=True)
-    table.write_bytes(b"".join([rows[2], rows[1], rows[1], rows[3]]))
     value = described(run, table)
-    assert value["order"] == {
-        "pairs": {"sorted": False, "first_unsorted_line": 2}, "sources": {"sorted": True, "first_unsorted_line": None},
-        "equal_sources": "adjacent", "repeated_pairs": 1,
-    }  # fmt: skip
-    order = line_of(report(run, table), "order")
-    assert "first in line 2; equal sources adjacent; " in order
-    assert order.endswith(": 1, first in line 3")
-    assert value["problems"] == []
+    assert (value["source"]["distinct"], value["source"]["runs"]) == (3, 4)
+    order = {problem["problem"]: problem["first_line"] for problem in value["problems"]}
+    assert order == {"unsorted": 4, "sources_apart": 5}
 
 
 def test_how_much_of_it_a_model_knows(run: Run, table: Path, model_dir: str) -> None:
@@ -167,10 +133,6 @@ def test_columns_that_annotate_added(run: Run, tmp_path: Path, table: Path, mode
     value = described(run, out)
     assert (value["our_columns"], value["looks_annotated"]) == (None, True)
     assert ".columns.json" in line_of(report(run, out), "new columns")
-    sidecar = json.loads(Path(f"{table}.columns.json").read_bytes())
-    del sidecar["table"]
-    Path(f"{table}.columns.json").write_text(json.dumps(sidecar))
-    assert "the table has 4" in line_of(report(run, table), "new columns")
 
 
 @pytest.mark.parametrize("data", [b"", b"\n\n", b"a ||| 1\n"])
@@ -212,7 +174,7 @@ def test_a_model(run: Run, make_model: MakeModel) -> None:
     assert has(report(run, directory), {
         "gives": "p(target | source), of whole words", "network": "gru, 1 layer, encoder forward",
         "sizes": "hidden 7, embedding 6, maxout 5, rank 4", "parameters": "1,281 in float32, 1 file",
-        "source words": "10: the house is small old … (2.0% of those in training were others)",
+        "source words": "10 (2.0% of those in training were others)",
         "trained on": "phrase-table.gz, more.gz: 3,320,185 pairs; held out 10,000 pairs",
         "training": "8,708 steps in 3,610 s, weights of step 8,500",
         "settings": "preset default, optimizer adam, learning rate 0.008, batch size 256, precision float32, seed 1, "
@@ -272,7 +234,7 @@ def test_a_language_model(run: Run, tmp_path: Path) -> None:
         "signature": lm.signature, "gives": "p(word | the 3 words before it)", "network": "feed-forward, 2 layers",
         "sizes": "order 4, embedding 4, hidden 5, output 4, embeddings tied",
         "parameters": f"{parameters:,} in float32, 1 file",
-        "words": "5: a b . the house (10.0% of those in training were others)",
+        "words": "5 (10.0% of those in training were others)",
         "trained on": "train.fr: 35,558 sentences, 511,331 words; held out 359 sentences, 5,147 words",
         "training": "400 steps, 0.7994 passes over the words, weights of step 400",
         "settings": "preset default, optimizer adam, min count 1, dropout 0.2, self normalize 0.1",

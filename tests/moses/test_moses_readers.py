@@ -5,11 +5,11 @@ from collections.abc import Callable, Collection
 
 import moses_readers
 import pytest
-from moses_readers import ALL_READERS, Reading, Refused, field_count
+from moses_readers import ALL_READERS, Reading, Refused
 
-LOADER, PROBING, ON_DISK, COMPACT, BINARY = ALL_READERS
+LOADER, PROBING, ON_DISK, COMPACT = ALL_READERS
 READERS = [pytest.param(read, id=name) for name, read in ALL_READERS.items()]
-Reader = Callable[[bytes, int, int], Reading]
+Reader = Callable[[bytes, int], Reading]
 
 ROW = b"das Haus ||| the house ||| 0.5 0.25 1 2 ||| 0-0 1-1 ||| 4 2 1 ||| |||\n"
 PHRASES = ((b"das", b"Haus"), (b"the", b"house"))
@@ -21,18 +21,18 @@ def row(scores: bytes, rest: bytes = b" ||| 0-0 ||| 1 1 1 ||| |||\n") -> bytes:
 
 
 def feature(name: str, score: bytes) -> float:
-    return ALL_READERS[name](row(score), 1, 7).scores[0]
+    return ALL_READERS[name](row(score), 1).scores[0]
 
 
-def refusal(read: Reader, line: bytes, num_scores: int, num_fields: int = 7) -> str:
+def refusal(read: Reader, line: bytes, num_scores: int) -> str:
     with pytest.raises(Refused) as caught:
-        read(line, num_scores, num_fields)
+        read(line, num_scores)
     return str(caught.value)
 
 
 @pytest.mark.parametrize("read", READERS)
 def test_consolidated_row_with_shared_blanks(read: Reader) -> None:
-    reading = read(ROW, 4, 7)
+    reading = read(ROW, 4)
     assert (reading.source, reading.target) == PHRASES
     assert reading.scores == SCORES
 
@@ -45,17 +45,16 @@ def test_tried_with_the_real_decoder(score: bytes, printed: str) -> None:
     assert f"{feature(LOADER, score):.6g}" == printed
 
 
-INF, NAN, CAP, FLOOR, BINARY_FLOOR = math.inf, math.nan, 88.722839, -100.0, -87.498233
+INF, NAN, CAP, FLOOR = math.inf, math.nan, 88.722839, -100.0
 
 
 @pytest.mark.parametrize(("score", "expected"), [
-    # LoaderStandard, CreateProbingPT, CreateOnDiskPt, processPhraseTableMin, processPhraseTable; None: refused
-    (b"1e39", (INF, INF, CAP, CAP, CAP)), (b"0", (FLOOR, FLOOR, FLOOR, FLOOR, BINARY_FLOOR)),
-    (b"1e-50", (FLOOR, FLOOR, FLOOR, FLOOR, BINARY_FLOOR)), (b"-3.25", (NAN, NAN, NAN, None, BINARY_FLOOR)),
-    (b"1e-40", (-92.103409,) * 5), (b"1", (0.0,) * 5), (b"5.", (1.609438,) * 5), (b".5", (-0.693147,) * 5),
+    # LoaderStandard, CreateProbingPT, CreateOnDiskPt, processPhraseTableMin; None: refused
+    (b"1e39", (INF, INF, CAP, CAP)), (b"0", (FLOOR,) * 4), (b"1e-50", (FLOOR,) * 4), (b"-3.25", (NAN, NAN, NAN, None)),
+    (b"1e-40", (-92.103409,) * 4), (b"1", (0.0,) * 4), (b"5.", (1.609438,) * 4), (b".5", (-0.693147,) * 4),
 ])  # fmt: skip
 def test_feature_values(score: bytes, expected: tuple[float | None, ...]) -> None:
-    for name, value in zip((LOADER, PROBING, ON_DISK, COMPACT, BINARY), expected, strict=True):
+    for name, value in zip(ALL_READERS, expected, strict=True):
         if value is None:
             refusal(ALL_READERS[name], row(score), 1)
         else:
@@ -65,7 +64,7 @@ def test_feature_values(score: bytes, expected: tuple[float | None, ...]) -> Non
 @pytest.mark.parametrize(("line", "num_scores", "refusing"), [
     (row(b"1"), 2, ALL_READERS), (row(b"1 1 1"), 2, ALL_READERS), (row(b"0.5  0.25"), 2, {PROBING}),
     (row(b"0.5\t0.25"), 2, {PROBING, ON_DISK}), (row(b"1", b" ||| ||| 1 1 1\n"), 1, {COMPACT}),
-    (row(b"1", b" |||  ||| 1 1 1\n"), 1, {COMPACT}), (row(b"1", b"\n"), 1, {COMPACT, BINARY}),
+    (row(b"1", b" |||  ||| 1 1 1\n"), 1, {COMPACT}), (row(b"1", b"\n"), 1, {COMPACT}),
     (row(b"1", b" ||| 0-0 ||| 1 1 1 ||| ||| {{p v}}\n"), 1, {LOADER, ON_DISK}),
     (row(b"1", b" ||| 0-0 ||| 1 1 1 ||| ||| {{Counts v}}\n"), 1, set()),
     *((line, 1, ALL_READERS) for line in (b"\n", b"", b" \n", b"a\n", b"a ||| b\n")),
@@ -73,27 +72,21 @@ def test_feature_values(score: bytes, expected: tuple[float | None, ...]) -> Non
 def test_who_refuses_a_row(line: bytes, num_scores: int, refusing: Collection[str]) -> None:
     for name, read in ALL_READERS.items():
         if name in refusing:
-            refusal(read, line, num_scores, field_count(line))
+            refusal(read, line, num_scores)
         else:
-            assert len(read(line, num_scores, field_count(line)).scores) == num_scores, name
+            assert len(read(line, num_scores).scores) == num_scores, name
 
 
 def test_doubled_blanks_and_tabs_in_scores() -> None:
     assert moses_readers.read_probing(row(b"0.5  0.25"), 3).scores[1] == FLOOR
     for name in (PROBING, ON_DISK):
-        assert ALL_READERS[name](row(b"0.5\t0.25"), 1, 7).scores[0] == pytest.approx(math.log(0.5)), name
-
-
-def test_number_of_fields_of_binary() -> None:
-    four = b"a ||| b ||| 1 ||| 0-0\n"
-    assert "4 fields, the first line has 7" in refusal(ALL_READERS[BINARY], four, 1, 7)
-    assert "7 fields, the first line has 4" in refusal(ALL_READERS[BINARY], ROW, 4, 4)
+        assert ALL_READERS[name](row(b"0.5\t0.25"), 1).scores[0] == pytest.approx(math.log(0.5)), name
 
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
 def test_line_ends(read: Reader, end: bytes) -> None:
-    assert read(ROW.replace(b"\n", end), 4, 7) == read(ROW, 4, 7)
+    assert read(ROW.replace(b"\n", end), 4) == read(ROW, 4)
 
 
 def test_nul_ends_the_line_on_disk() -> None:

@@ -1,4 +1,4 @@
-"""What five Moses programs take from one row of a phrase table, written down again in Python.
+"""What four Moses programs take from one row of a phrase table, written down again in Python.
 
 Every reader takes plain decimal scores alone. It follows the Moses source of February 2025 in its default release build,
 where `assert` does nothing.
@@ -82,7 +82,7 @@ def _float32(value: float) -> float:
         return float(np.float32(value))
 
 
-# The five programs.
+# The four programs.
 
 
 def read_loader_standard(row: bytes, num_scores: int) -> Reading:
@@ -153,33 +153,12 @@ def read_compact(row: bytes, num_scores: int) -> Reading:
     return Reading(_words(source), _words(target), features)
 
 
-def read_binary(row: bytes, num_scores: int, num_fields: int) -> Reading:
-    """processPhraseTable (TM/PhraseDictionaryTree.cpp:495-541, 558-612): every row has as many fields as the first.
-
-    Not above 0 or NaN becomes 1e-38 (:532-536). Log and floor at decode (moses/PDTAimp.cpp:126-130), where a wrong
-    number of scores throws as well; `-nscores` is ignored (misc/processPhraseTable.cpp:57). Sparse scores are pairs.
-    """
-    fields = _fields(_line(row), 4, "throws")
-    if len(fields) != num_fields:
-        raise Refused(f"throws: {len(fields)} fields, the first line has {num_fields}")
-    features = _features(_words(fields[2]), _positive_float, num_scores, "throws at decode")
-    if len(fields) > 5 and len(_words(fields[5])) % 2:
-        raise Refused("throws: odd number of sparse tokens")
-    return Reading(_words(fields[0]), _words(fields[1]), features)
-
-
-ALL_READERS: Mapping[str, Callable[[bytes, int, int], Reading]] = {
-    "LoaderStandard": lambda row, num_scores, _num_fields: read_loader_standard(row, num_scores),
-    "CreateProbingPT": lambda row, num_scores, _num_fields: read_probing(row, num_scores),
-    "CreateOnDiskPt": lambda row, num_scores, _num_fields: read_on_disk(row, num_scores),
-    "processPhraseTableMin": lambda row, num_scores, _num_fields: read_compact(row, num_scores),
-    "processPhraseTable": read_binary,
+ALL_READERS: Mapping[str, Callable[[bytes, int], Reading]] = {
+    "LoaderStandard": read_loader_standard,
+    "CreateProbingPT": read_probing,
+    "CreateOnDiskPt": read_on_disk,
+    "processPhraseTableMin": read_compact,
 }
-
-
-def field_count(row: bytes) -> int:
-    """The number of fields as processPhraseTable counts them, to be taken from the first row of a table."""
-    return row.count(SEPARATOR) + 1
 
 
 def mert_accepts(value: float) -> bool:
@@ -211,11 +190,6 @@ def _features(tokens: Sequence[bytes], parse: Callable[[bytes], float], num_scor
     if len(tokens) != num_scores:
         raise Refused(f"{effect}: {len(tokens)} scores instead of {num_scores}")
     return tuple(log_and_floor(parse(token)) for token in tokens)
-
-
-def _positive_float(token: bytes) -> float:
-    value = stream_to_float(token)
-    return value if value > 0 else _float32(1e-38)
 
 
 def _check_properties(field: bytes) -> None:
