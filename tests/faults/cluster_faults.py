@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from dask_harness import Cluster, Line, broken_copy
+from dask_harness import Cluster, Line
 from small_models import small_checkpoint
 
 from phrase_rescore import RescoreError, annotate
@@ -28,9 +28,8 @@ from phrase_rescore.rnn.checkpoint import save
 
 ROWS, BLOCK, DELAY = 400, 10, 0.05
 OF_A_WORKER = ("killed", "exits", "hung", "memory", "disk", "slow")
-LACKING = ("no model", "broken model")  # at all workers
 CLIENT_STOPPED, SCHEDULER_KILLED = "client stopped", "scheduler killed"  # what ends the run; --resume continues
-KINDS = (*OF_A_WORKER, *LACKING, "killed by its nanny", "line cut", CLIENT_STOPPED, SCHEDULER_KILLED)
+KINDS = (*OF_A_WORKER, "killed by its nanny", "line cut", CLIENT_STOPPED, SCHEDULER_KILLED)
 
 
 class Stopped(Exception):
@@ -38,16 +37,15 @@ class Stopped(Exception):
 
 
 class Bench:
-    """A table, a model, a broken copy of it, and a cluster that stands as long as it can."""
+    """A table, a model, and a cluster that stands as long as it can."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.table, self.model, self.out = (folder / name for name in (".", "table", "model", "out"))
+        self.table, self.model, self.out = (folder / name for name in ("table", "model", "out"))
         self.table.write_bytes(
             b"".join(b"s1 s%d ||| t2 t%d ||| 0.5 0.25 ||| 0-0 1-1 ||| 4 2 1\n" % (i // 3 % 12, i % 14) for i in range(ROWS))
         )
         self.model.mkdir()
         save(small_checkpoint(), str(self.model))
-        broken_copy(self.model, folder / "broken")
         annotate(self.table, self.model, folder / "expected", block_rows=BLOCK, jobs=1)
         self.expected = (folder / "expected").read_bytes()
         self.cluster, self.swells = Cluster(folder / "dask"), folder / "swells"
@@ -57,9 +55,6 @@ class Bench:
         """Let a fault happen in an annotation. Return whether it was there in time."""
         cluster, settings, happened = self.cluster, dict[str, object](DELAY=DELAY), False
         line = Line(cluster.port)
-        if kind in LACKING:
-            cluster.end_workers()
-            settings |= {"HIDDEN": self.model, "BROKEN": "" if kind == "no model" else self.folder / "broken"}
         while len(cluster.living()) < 3:
             cluster.wait_for_worker(cluster.add_worker(**settings))
         if kind == "line cut":
@@ -70,7 +65,7 @@ class Bench:
         faults = {"line cut": line.cut, SCHEDULER_KILLED: cluster.scheduler.kill}
         faults["killed by its nanny"] = (self.swells / "swells").touch
         fault = (lambda: cluster.trouble(kind)) if kind in OF_A_WORKER else faults.get(kind)
-        blocks, said = 0, list[str]()
+        blocks = 0
 
         def on_block(statistics: object) -> None:
             nonlocal blocks, happened
@@ -81,7 +76,7 @@ class Bench:
                     raise Stopped
                 threading.Thread(target=fault).start()
 
-        observer = AnnotateObserver(said.append, on_block=on_block)
+        observer = AnnotateObserver(on_block=on_block)
         options = {"block_rows": BLOCK, "cluster": cluster.address, "observer": observer}
         try:
             annotate(self.table, self.model, self.out, **options)
@@ -96,9 +91,9 @@ class Bench:
         late = [*cluster.troubles.iterdir(), *self.swells.iterdir()]
         for path in late:
             path.unlink()
-        if kind in ("hung", "killed by its nanny", *LACKING):  # one that hangs may stand still for ever
+        if kind in ("hung", "killed by its nanny"):  # one that hangs may stand still for ever
             cluster.end_workers()
-        return happened and not late and (kind not in LACKING or any("sending the model" in told for told in said))
+        return happened and not late
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ import faulthandler
 import gc
 import gzip
 import io
+import json
 import os
 import random
 import re
@@ -20,26 +21,21 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
 
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 import torch
 from moses_harness import ini_text
+from small_models import small_checkpoint, small_lm
 from system_calls import Decide, hand_over, supervise
 from tqdm import tqdm
 
 import phrase_rescore
 from phrase_rescore.cli.main import main as command_line
-from phrase_rescore.data.vocabulary import count_words, most_frequent
 from phrase_rescore.files import row_outputs
-from phrase_rescore.lm.checkpoint import LanguageModel
-from phrase_rescore.lm.checkpoint import save as save_lm
-from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes
-from phrase_rescore.lm.network import initialise as initialise_lm
-from phrase_rescore.rnn.checkpoint import Checkpoint, save
-from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
+from phrase_rescore.rnn.checkpoint import save
 
 torch.set_num_threads(1)
 tqdm.set_lock(threading.RLock())  # its own is shared by all processes: one that is killed holding it would stop the others
@@ -49,7 +45,8 @@ IDENTICAL = "identical"
 HANGS = 99  # the status of a process that had to be killed
 _BY_CHANCE = r"(?<=[-.])[a-z0-9_]{8}(?=$|/|\.partial|\.old)"  # what mkstemp makes up in a name
 _SECONDS = 30  # after which a process hangs
-_TINY = ("--hidden", "4", "--embedding", "3", "--maxout", "2", "--rank", "2", "--batch-size", "8", "--shortlist", "20")
+_OLDER = {"out.gz": gzip.compress(b"what stood there\n")}
+_TINY = "--hidden 4 --embedding 3 --batch-size 8 --max-steps 6 --eval-every 3 --threads 1 --device cpu"
 
 
 class Ended(NamedTuple):
@@ -61,6 +58,13 @@ class Ended(NamedTuple):
     @property
     def last_line(self) -> str:
         return self.told.splitlines()[-1] if self.told else "said nothing"
+
+    @property
+    def breakdown(self) -> str:
+        """What is wrong however it was disturbed; nothing if it is neither a process that hangs nor a traceback."""
+        if self.status == HANGS:
+            return f"hangs: {self.told}"
+        return f"a traceback: {self.last_line}" if re.search("Traceback|Exception ignored", self.told) else ""
 
 
 def _one_core(pid: int) -> set[int]:
@@ -147,20 +151,13 @@ def write_inputs(folder: Path, rows: int) -> None:
     (folder / "moses.ini").write_text(ini_text("table.gz", 2))
     pairs = sorted({f"{phrase('s')}\t{phrase('t')}\n" for _ in range(250)})  # so many sources that one is held out
     (folder / "pairs.tsv").write_text("".join([*pairs[:9], "no pair\n", *pairs[9:]]))
-    sides = ([line.split(b" ||| ")[side] for line in lines if b" ||| " in line] for side in (0, 1))
-    vocabs = [most_frequent(counts, max(10, len(counts) // 2))[0] for counts in map(count_words, sides)]
-    model = RNNEncoderDecoder(ModelConfig(*map(len, vocabs), hidden=4, embedding=3, maxout=2, rank=2))
-    initialise(model, 1, paper=False)
     (folder / "model").mkdir()
-    save(Checkpoint(model, vocabs[0], vocabs[1], (0.5, 0.5), {}), str(folder / "model"))
+    save(small_checkpoint(words=15), str(folder / "model"))
     sentences = [f"{phrase('t')} {phrase('t')}" for _ in range(300)]
     (folder / "text").write_text("".join(f"{sentence}\n" for sentence in sentences))
     entries = [f"{i // 10} ||| {sentence}  ||| LM0= -{i}.5 ||| -{i}\n" for i, sentence in enumerate(sentences)]
     (folder / "nbest.gz").write_bytes(gzip.compress("".join(entries).encode(), 1))
-    lm = FeedforwardLM(LanguageModelSizes(len(vocabs[1]), order=4, embedding=3, hidden=4, output=2))
-    initialise_lm(lm, 1, paper=False)
-    (folder / "lm").mkdir()
-    save_lm(LanguageModel(lm, vocabs[1], 0.5, {}), str(folder / "lm"))
+    small_lm(folder / "lm", tuple(f"t{i}".encode() for i in range(15)))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -215,6 +212,23 @@ class Job:
         os.environ["TMPDIR"] = str(self.folder / "scratch")
         return wait(start([*self.args, *more], self.errors, prepare), self.errors)
 
+    def noted(self, prepare: Callable[[], None], note: Callable[[], Any]) -> Any:
+        """Run it undisturbed after ``prepare``; return what ``note`` says when it ends."""
+        notes, leave = self.errors.with_suffix(".notes"), os._exit
+
+        def at_the_end(status: int) -> None:
+            notes.write_text(json.dumps(note()))
+            leave(status)
+
+        def install() -> None:
+            os._exit = at_the_end  # type: ignore[assignment]
+            prepare()
+
+        self.fresh()
+        ended = self.run(prepare=install)
+        assert ended.status == 0, ended.told
+        return json.loads(notes.read_text())
+
     def half_done(self, found: dict[str, bytes]) -> bool:
         """Tell whether something stands under the result's name that is neither what stood there before nor the result."""
         of_result = lambda files: {k: v for k, v in files.items() if k == self.result or k.startswith(f"{self.result}/")}  # noqa: E731
@@ -236,67 +250,48 @@ class Job:
             return IDENTICAL  # all was done before, and what was left of a lock is gone
         if ended.status:
             return f"does not go on, status {ended.status}: {ended.told if ended.status == HANGS else ended.last_line}"
-        found = contents(self.folder)
-        wrong = sorted(k for k in found.keys() | self.expected.keys() if found.get(k) != self.expected.get(k))
-        return ", ".join(dict.fromkeys(self._difference(name, found) for name in wrong)) or IDENTICAL
+        return ", ".join(self.wrong_files()) or IDENTICAL
 
-    def _difference(self, name: str, found: dict[str, bytes]) -> str:
-        kind = "left" if name not in self.expected else "lost" if name not in found else "altered"
-        if kind == "left" and not name.startswith("scratch/"):
-            name = name.partition("/")[0]
-        return f"{kind} {re.sub(_BY_CHANCE, '*', name)}"
+    def wrong_files(self) -> list[str]:
+        """Return the files that are not as an undisturbed run leaves them: ``left``, ``lost`` or ``altered``, and the name."""
+        found, wrong = contents(self.folder), []
+        for name in sorted(found.keys() | self.expected.keys()):
+            if found.get(name) != self.expected.get(name):
+                kind = "left" if name not in self.expected else "lost" if name not in found else "altered"
+                wrong.append(f"{kind} {re.sub(_BY_CHANCE, '*', name)}")
+        return wrong
 
 
 def jobs(inputs: Path, out: Path, rows: int) -> Iterator[Job]:
     """Yield the runs that are disturbed, each in a folder of ``out``."""
-    model, older = {}, {}
-    for path in (inputs / "model").iterdir():
-        model[f"model/{path.name}"] = path.read_bytes()
-    over = "--overwrite", "-o"
-    older = {"out.gz": gzip.compress(b"what stood there\n"), "out.gz.dropped": b"rows of another run\n"}
-    block = str(-(-rows // 5))
-    train = [
-        "train", str(inputs / "pairs.tsv"), "-m", str(out / "{}" / "model"), "--scratch", str(out / "{}" / "scratch"), *_TINY,
-        "--max-steps", "6", "--eval-every", "3", "--threads", "1", "--device", "cpu", "--on-bad-row", "drop",
-    ]  # fmt: skip
+    model = {f"model/{path.name}": path.read_bytes() for path in (inputs / "model").iterdir()}
+    places = {path.name.partition(".")[0].replace("-", "_"): path for path in inputs.iterdir()}
 
-    def job(name: str, args: list[str], *again: tuple[str, ...], **more: object) -> Job:
-        folder = name.replace(" ", "")
-        return Job(name, out / folder, [arg.replace("{}", folder) for arg in args], again or ((),), **more)  # type: ignore[arg-type]
+    def job(name: str, command: str, result: str, *again: tuple[str, ...], **older: bytes) -> Job:
+        """A command line in which {x} is the input of this name, and {out} the folder of the job."""
+        folder = out / name.replace(" ", "")
+        args = command.format(out=folder, **places).split()
+        return Job(name, folder, args, again or ((),), result, older)
 
+    resumed = (("--resume",), ())
+    train = f"train {{pairs}} -m {{out}}/model --scratch {{out}}/scratch {_TINY} --maxout 2 --rank 2 --shortlist 20"
+    train += " --on-bad-row drop"
     yield job(
         "annotate",
-        ["annotate", str(inputs / "table.gz"), "-m", str(inputs / "model"), *over, str(out / "{}" / "out.gz"), "--on-bad-row",
-         "drop", "--block-size", block, "--jobs", "1", "--device", "cpu"],
-        ("--resume",), result="out.gz", older=older,
+        "annotate {table} -m {model} --overwrite -o {out}/out.gz --on-bad-row drop --jobs 1 --device cpu "
+        f"--block-size {-(-rows // 5)}",
+        "out.gz", ("--resume",), **_OLDER, **{"out.gz.dropped": b"rows of another run\n"},
     )  # fmt: skip
-    yield job("train", train, ("--resume",), (), result="model")
-    yield job("train --overwrite", [*train, "--overwrite"], ("--resume",), (), result="model", older=model)
+    yield job("train", train, "model", *resumed)
+    yield job("train --overwrite", f"{train} --overwrite", "model", *resumed, **model)
+    yield job("strip", "strip {annotated} --columns 2 --overwrite -o {out}/out.gz", "out.gz", **_OLDER)
     yield job(
-        "strip", ["strip", str(inputs / "annotated.gz"), "--columns", "2", *over, str(out / "{}" / "out.gz")],
-        result="out.gz", older={"out.gz": older["out.gz"]},
+        "moses-ini", "moses-ini {moses} --table {annotated} --columns 2 --overwrite -o {out}/moses.ini", "moses.ini",
+        **{"moses.ini": b"what stood there\n"},
     )  # fmt: skip
+    yield job("train-lm", f"train-lm {{text}} -m {{out}}/model --order 4 {_TINY}", "model", *resumed)
+    yield job("train-nmt", f"train-nmt {{text}} {{text}} -m {{out}}/model {_TINY}", "model", *resumed)
     yield job(
-        "moses-ini",
-        ["moses-ini", str(inputs / "moses.ini"), "--table", str(inputs / "annotated.gz"), "--columns", "2", *over,
-         str(out / "{}" / "moses.ini")],
-        result="moses.ini", older={"moses.ini": b"what stood there\n"},
+        "export-lm", "export-lm -m {lm} --overwrite -o {out}/lm.nplm", "lm.nplm", **{"lm.nplm": b"what stood there\n"}
     )  # fmt: skip
-    train_lm = [
-        "train-lm", str(inputs / "text"), "-m", str(out / "{}" / "model"), "--order", "4", "--embedding", "3", "--hidden", "4",
-        "--batch-size", "8", "--max-steps", "6", "--eval-every", "3", "--threads", "1", "--device", "cpu",
-    ]  # fmt: skip
-    yield job("train-lm", train_lm, ("--resume",), (), result="model")
-    train_nmt = [
-        "train-nmt", str(inputs / "text"), str(inputs / "text"), "-m", str(out / "{}" / "model"), "--hidden", "4",
-        "--embedding", "3", "--batch-size", "8", "--max-steps", "6", "--eval-every", "3", "--threads", "1", "--device", "cpu",
-    ]  # fmt: skip
-    yield job("train-nmt", train_nmt, ("--resume",), (), result="model")
-    yield job(
-        "export-lm", ["export-lm", "-m", str(inputs / "lm"), *over, str(out / "{}" / "lm.nplm")],
-        result="lm.nplm", older={"lm.nplm": b"what stood there\n"},
-    )  # fmt: skip
-    yield job(
-        "rescore", ["rescore", str(inputs / "nbest.gz"), "-m", str(inputs / "lm"), *over, str(out / "{}" / "out.gz")],
-        result="out.gz", older={"out.gz": older["out.gz"]},
-    )  # fmt: skip
+    yield job("rescore", "rescore {nbest} -m {lm} --overwrite -o {out}/out.gz", "out.gz", **_OLDER)

@@ -1,6 +1,6 @@
 """Sends a signal at every line of the package that annotate and the trainings come by, goes on, and compares every byte.
 
-usage: signals.py [--sample N] [--jobs 2] [--only NAME] [--signal NAME]
+usage: signals.py [--sample N] [--jobs 2] [--only NAME] [--at FILE:LINE]
 
 A point is a line of a file of the package, at its first and at its last passing, in whatever thread. SIGINT and SIGTERM meet
 the handlers of the command line; SIGKILL ends the process there. Every run is a process forked from this one.
@@ -76,24 +76,13 @@ class Tracer:
 
 def lines_of(job: Job) -> list[Line]:
     """Return the first and the last passing of every line of a run."""
-    notes = job.folder.parent / f"{job.folder.name}.lines"
+    tracer = Tracer()
 
-    def note() -> None:
-        tracer = Tracer()
+    def passed() -> list[tuple[str, int, int]]:
+        tracer.stop()
+        return [(*line, times) for line, times in tracer.passed.items()]
 
-        def at_the_end(status: int, exit_now: Callable[[int], None] = os._exit) -> None:
-            tracer.stop()
-            notes.write_text(json.dumps([[*line, times] for line, times in tracer.passed.items()]))
-            exit_now(status)
-
-        os._exit = at_the_end  # type: ignore[assignment]
-        tracer.start()
-
-    job.fresh()
-    ended = job.run(prepare=note)
-    assert ended.status == 0, ended.told
-    passed = json.loads(notes.read_text())
-    return [Line(file, number, time) for file, number, times in passed for time in sorted({1, times})]
+    return [Line(file, number, time) for file, number, times in job.noted(tracer.start, passed) for time in sorted({1, times})]
 
 
 def send(number: signal.Signals) -> None:
@@ -104,13 +93,9 @@ def at(job: Job, line: Line, number: signal.Signals) -> tuple[Ended, str]:
     """Send the signal there, go on, and say how it ended."""
     job.fresh()
     ended = job.run(prepare=Tracer(line, lambda: send(number)).start)
-    if ended.status == HANGS:
-        return ended, f"hangs: {ended.told}"
-    if ended.status not in STATUSES[number]:
+    if ended.status not in (*STATUSES[number], HANGS):
         return ended, f"status {ended.status}: {ended.last_line}"
-    if "Traceback" in ended.told or "Exception ignored" in ended.told:
-        return ended, f"a traceback: {ended.last_line}"
-    return ended, job.goes_on()
+    return ended, ended.breakdown or job.goes_on()
 
 
 def failures(job: Job, points: list[tuple[Line, signal.Signals]], statuses: Counter[str]) -> list[str]:
@@ -153,32 +138,29 @@ def shared_out(folder: Path, name: str, points: list[tuple[Line, signal.Signals]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sample", type=int, help="so many points, drawn with a fixed seed  [default: all]")
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2, help="processes that try points")
     parser.add_argument("--only", choices=COMMANDS, help="this command alone")
-    parser.add_argument("--signal", choices=[number.name for number in SIGNALS], help="this signal alone")
     parser.add_argument("--at", help="FILE:LINE within the package alone")
     options = parser.parse_args()
     wrong: list[str] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_inputs(folder, ROWS)
-        numbers = [number for number in SIGNALS if options.signal in (None, number.name)]
         points = []
         for job in jobs(folder, folder / "all", ROWS):
             if job.name in ([options.only] if options.only else COMMANDS):
                 job.learn(here=True)
-                points += [(job.name, line, number) for line in lines_of(job) for number in numbers]
+                points += [(job.name, line, number) for line in lines_of(job) for number in SIGNALS]
         if options.at:
             points = [point for point in points if str(point[1]).startswith(f"{options.at} ")]
         if options.sample:
-            points = random.Random(options.seed).sample(points, options.sample)
+            points = random.Random(1).sample(points, options.sample)
         print(f"{'':20s}{'points':>8s}{'lines':>8s}  exit statuses", flush=True)
         for command in dict.fromkeys(point[0] for point in points):
             chosen = [(line, number) for name, line, number in points if name == command]
             found = shared_out(folder, command, chosen, options.jobs)
             wrong += found["wrong"]
-            for number in numbers:
+            for number in SIGNALS:
                 lines = [line[:2] for line, other in chosen if other == number]
                 statuses = [f"{k.split()[1]}: {n}" for k, n in sorted(found["statuses"].items()) if k.split()[0] == number.name]
                 print(f"{command:20s}{len(lines):8d}{len(set(lines)):8d}  {number.name} {', '.join(statuses)}", flush=True)

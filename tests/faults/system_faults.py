@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from disturbed import HANGS, IDENTICAL, PACKAGE, Ended, Job, contents, jobs, run_supervised, write_inputs
+from disturbed import IDENTICAL, PACKAGE, Ended, Job, contents, jobs, run_supervised, write_inputs
 from system_calls import Call, Failure, available
 
 from phrase_rescore.cli.main import main as command_line
@@ -143,43 +143,25 @@ def occasions_of(job: Job, kinds: Iterable[str]) -> dict[str, int]:
 
     job.fresh()
     assert run_supervised(job.args, job.errors, count).status == 0, job.errors.read_text()
-    seen = {kind: calls[kind].seen if kind in CALLS else _installed(job, kind) for kind in kinds}
+    seen = {kind: calls[kind].seen for kind in calls}
+    for kind in kinds:
+        if kind not in CALLS:
+            occasions = Occasions(kind)
+            seen[kind] = job.noted(occasions.install, lambda occasions=occasions: occasions.seen)
     return {kind: times for kind, times in seen.items() if times}
-
-
-def _installed(job: Job, kind: str) -> int:
-    """Count the occasions of a kind that is put into the process."""
-    occasions = Occasions(kind)
-    notes = job.errors.with_suffix(".occasions")
-
-    def install() -> None:
-        leave = os._exit
-
-        def note(status: int) -> None:
-            notes.write_text(str(occasions.seen))
-            leave(status)
-
-        os._exit = note  # type: ignore[assignment]
-        occasions.install()
-
-    job.fresh()
-    assert job.run(prepare=install).status == 0, job.errors.read_text()
-    return int(notes.read_text())
 
 
 def outcome(job: Job, fault: Fault) -> tuple[str, str]:
     """Return how the run ended, and ``identical`` or what is wrong with that or with what is left in the end."""
     ended = run(job, Occasions(fault.kind, fault))
-    if ended.status == HANGS:
-        return "hung", "hangs"
     if ended.status == -signal.SIGKILL and fault.kind == "killed":
         return "killed", job.goes_on()
-    if "Traceback" in ended.told or "Exception ignored" in ended.told:
-        return "traceback", f"a traceback: {ended.last_line}"
+    if ended.breakdown:
+        return "breakdown", ended.breakdown
     if ended.status == 0:
-        found = contents(job.folder)
-        wrong = sorted(name for name in found.keys() | job.expected.keys() if found.get(name) != job.expected.get(name))
-        left = [name for name in wrong if f"{name.partition('/')[0]} cannot be removed" not in ended.told]
+        left = [
+            name for name in job.wrong_files() if f"{name.split()[1].partition('/')[0]} cannot be removed" not in ended.told
+        ]
         return "ended well", f"status 0 and wrong: {', '.join(left)}" if left else IDENTICAL
     errors = [line for line in ended.told.splitlines() if line.startswith("phrase-rescore: error: ")]
     if ended.status not in (1, 2) or len(errors) != 1:
@@ -187,9 +169,7 @@ def outcome(job: Job, fault: Fault) -> tuple[str, str]:
     return "clear end", job.goes_on()
 
 
-def thousand(
-    folder: Path, times: int, seed: int, only: str | None = None, kind: str | None = None
-) -> tuple[list[str], list[str]]:
+def thousand(folder: Path, times: int, seed: int, only: str | None, kind: str | None) -> tuple[list[str], list[str]]:
     """Try the faults; return the lines of a table, and what is wrong."""
     inputs = folder / "inputs"
     inputs.mkdir()

@@ -91,8 +91,8 @@ def language_model(words: tuple[bytes, ...] = (b"a", b"b", b".", b"the", b"house
     return LanguageModel(model.requires_grad_(False), vocab, 0.1, {"steps": 3, "shorten": 0.1})
 
 
-def small_lm(directory: Path) -> Path:
+def small_lm(directory: Path, *words: tuple[bytes, ...]) -> Path:
     """Write that model into a new directory."""
     directory.mkdir()
-    save_lm(language_model(), str(directory))
+    save_lm(language_model(*words), str(directory))
     return directory
