@@ -33,7 +33,7 @@ test: lint
 demo: $(VENV)/installed
 	examples/demo/run.sh $(VENV) $(BUILD)/demo
 
-bench faults: export PYTHONPATH := tests/support
+bench faults fuzz: export PYTHONPATH := tests/support
 
 bench: $(VENV)/installed
 	mkdir -p $(BUILD)/bench

@@ -20,6 +20,7 @@ from typing import Any
 from inputs import source_of
 
 from phrase_rescore import annotate
+from phrase_rescore.annotation.record import AnnotateObserver
 from phrase_rescore.data.pair_store import PairStore
 from phrase_rescore.files.inputs import open_input
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
@@ -65,7 +66,8 @@ def rows_a_second(table: Path, model: Path, out: Path) -> float:
     some, times = out.with_name("rows"), list[tuple[float, int]]()
     with open_input(str(table)) as stream:
         some.write_bytes(b"".join(islice(stream, ROWS)))
-    annotate(some, model, out, on_block=lambda done: times.append((time.perf_counter(), done.rows)))
+    observer = AnnotateObserver(on_block=lambda done: times.append((time.perf_counter(), done.rows)))
+    annotate(some, model, out, observer=observer)
     (begun, before), (ended, after) = times[min(1, len(times) - 2)], times[-1]
     return (after - before) / (ended - begun)
 

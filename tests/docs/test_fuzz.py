@@ -18,7 +18,7 @@ RUNS = {"fuzz_rows": 600, "fuzz_model": 200, "fuzz_state": 100, "fuzz_store": 10
 
 def fuzz(target: Path, *arguments: object) -> tuple[int, str]:
     command = [sys.executable, str(target), *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, TARGETS)))}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, TARGETS, ROOT / "tests" / "support")))}
     done = subprocess.run(command, capture_output=True, env=environment, check=False)
     return done.returncode, (done.stdout + done.stderr).decode(errors="backslashreplace")
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from disturbed import IDENTICAL, PACKAGE, Ended, Job, contents, jobs, run_supervised, write_inputs
-from system_calls import Call, Failure, available
+from system_calls import Call, available
 
 from phrase_rescore.cli.main import main as command_line
 
@@ -89,18 +89,18 @@ class Occasions:
             return True
         return fault.lasting and (fault.kind != "interrupted calls" or (self.seen - fault.first) % 2 == 0)  # they are repeated
 
-    def decide(self, call: Call) -> Failure | None:
+    def decide(self, call: Call) -> int | None:
         if self._doomed:
             os.kill(call.pid, signal.SIGKILL)
         concerned, _ = CALLS[self.kind]
         if not (concerned(call) and self.strikes() and self._fault):
             return None
         if self.kind != "killed":
-            return Failure(self._fault.error)
+            return self._fault.error
         self._doomed = True
         if self._fault.error == BEFORE:
             os.kill(call.pid, signal.SIGKILL)
-        return Failure() if self._fault.error == HALF and call.name == "write" else None
+        return 0 if self._fault.error == HALF and call.name == "write" else None
 
     def install(self) -> None:
         """Put the faults that are not system calls into this process."""

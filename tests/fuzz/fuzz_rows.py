@@ -19,16 +19,12 @@ with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.moses.table import WHOLE, Factors, parse_block, parse_row, select_factor
 
 from harness import fuzz, told
+from row_edits import with_scores
 
 FACTORS: tuple[Factors, ...] = (WHOLE, (0, None), (None, 1), (1, 0))
 FORMS = (None, *FORMATS)
 COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", *(b"%c\x2a\x4d\x18" % n for n in range(0x50, 0x60)))
 COLUMNS = b" 0.25 2.718282"
-
-
-def with_scores(fields: list[bytes], drop: int, append: bytes) -> bytes:
-    head, tail = moses_table.cut_after_scores(fields)
-    return head.rsplit(None, drop)[0] + append + tail
 
 
 SEEDS = [

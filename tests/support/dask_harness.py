@@ -48,8 +48,8 @@ def broken_copy(model_dir: str | Path, to: Path) -> Path:
 class Cluster:
     """A scheduler on this machine and any number of workers, each a process of ``python``."""
 
-    def __init__(self, folder: Path, scheme: str = "tcp", python: str = sys.executable) -> None:
-        self.folder, self.port, self._scheme, self._python = folder, free_port(), scheme, python
+    def __init__(self, folder: Path, python: str = sys.executable) -> None:
+        self.folder, self.port, self._python = folder, free_port(), python
         self.troubles = folder / "troubles"
         self.troubles.mkdir(parents=True)
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -59,7 +59,7 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        return f"{self._scheme}://127.0.0.1:{self.port}"
+        return f"tcp://127.0.0.1:{self.port}"
 
     def _start(self, python: str, *command: object, **env: object) -> subprocess.Popen[bytes]:
         with open(self.folder / f"{len(self.processes) + 1}.log", "wb") as log:
@@ -72,7 +72,7 @@ class Cluster:
 
     def start_scheduler(self) -> None:
         self.scheduler = self._start(
-            self._python, "scheduler", "--protocol", self._scheme, "--host", "127.0.0.1", "--port", self.port,
+            self._python, "scheduler", "--host", "127.0.0.1", "--port", self.port,
             "--dashboard-address", "127.0.0.1:0", "--preload", WORKER_MODULE,
         )  # fmt: skip
         wait_for(self._answers)
@@ -137,11 +137,9 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(
-    folder: Path, workers: int = 2, scheme: str = "tcp", python: str = sys.executable, **env: object
-) -> Iterator[Cluster]:
+def cluster(folder: Path, workers: int = 2, python: str = sys.executable, **env: object) -> Iterator[Cluster]:
     """Start a scheduler and workers; end them all with the ``with`` block."""
-    started = Cluster(folder, scheme, python)
+    started = Cluster(folder, python)
     try:
         for _ in range(workers):
             started.add_worker(**env)

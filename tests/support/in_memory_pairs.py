@@ -6,7 +6,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -27,11 +26,7 @@ def read_pairs(*args: Any, **options: Any) -> Iterator[tuple[list[bytes], list[b
 
 @dataclass
 class DistinctPairs:
-    """Every distinct (source, target), as bytes and before any word becomes UNK, once.
-
-    In byte order, so that nothing that follows depends on the order or the number of occurrences in the inputs. Words
-    of a phrase are joined by single blanks.
-    """
+    """Every distinct (source, target) once, in byte order, as bytes and before any word becomes UNK."""
 
     pairs: list[tuple[bytes, bytes]]
 
@@ -41,11 +36,7 @@ class DistinctPairs:
 
     def word_counts(self) -> tuple[Counter[bytes], Counter[bytes]]:
         """How often each word of a side stands in the distinct pairs."""
-        src: Counter[bytes] = Counter()
-        tgt: Counter[bytes] = Counter()
-        for a, b in self.pairs:
-            src.update(a.split(b" "))
-            tgt.update(b.split(b" "))
+        src, tgt = (Counter(word for pair in self.pairs for word in pair[side].split(b" ")) for side in (0, 1))
         return src, tgt
 
     def encode(self, src: Vocabulary, tgt: Vocabulary) -> EncodedPairs:
@@ -55,21 +46,16 @@ class DistinctPairs:
         )
 
     def held_out(self, most: int) -> NDArray[np.bool_]:
-        """Which pairs are kept for measuring: all pairs of the sources whose BLAKE2 hash falls under a threshold.
-
-        The threshold is the largest that holds out at most ``most`` pairs and 0.5 % of the sources, so it depends on the
-        sources alone and never separates the targets of one source. Shape (pairs,).
-        """
-        sources = [(source, len(list(group))) for source, group in groupby(self.pairs, key=lambda pair: pair[0])]
-        hashes = np.frombuffer(
-            b"".join(hashlib.blake2b(source, digest_size=8).digest() for source, _ in sources), dtype=">u8"
-        ).astype(np.uint64)
-        sizes = np.array([size for _, size in sources], dtype=np.int64)
-        order = np.argsort(hashes, kind="stable")
-        taken = int(np.searchsorted(np.cumsum(sizes[order]), most, side="right"))
-        held = np.zeros(len(sources), dtype=np.bool_)
-        held[order[: min(taken, int(HELD_OUT_SOURCES * len(sources)))]] = True
-        return np.repeat(held, sizes)
+        """Which pairs are held out: all of the sources with the smallest hashes, at most ``most`` and 0.5 % of the sources."""
+        sizes = Counter(source for source, _ in self.pairs)
+        ranked = sorted(sizes, key=lambda source: hashlib.blake2b(source, digest_size=8).digest())
+        held, n = set[bytes](), 0
+        for source in ranked[: int(HELD_OUT_SOURCES * len(sizes))]:
+            n += sizes[source]
+            if n > most:
+                break
+            held.add(source)
+        return np.array([source in held for source, _ in self.pairs], np.bool_)
 
 
 def unknown_share(side: Ragged) -> float:

@@ -4,7 +4,7 @@ src/model.cpp (read, readConfig), src/util.h (readMatrix), src/util.cpp (splitBy
 (lookup_ngram) and src/neuralNetwork.h (lookup_ngram without normalization).
 """
 
-from collections.abc import Iterator
+from itertools import takewhile
 
 import numpy as np
 
@@ -17,18 +17,18 @@ class NplmModel:
             if line == b"\\end":
                 break
             if line:
-                self.sections[line] = list(until_empty(lines))
+                self.sections[line] = list(takewhile(bool, lines))
         config = dict(line.split(b" ") for line in self.sections[b"\\config"])
         assert config.pop(b"version") == b"1"
         assert config.pop(b"activation_function") == b"rectifier"
-        sizes = {name.decode(): int(value) for name, value in config.items()}
-        self.order = sizes.pop("ngram_size")
-        V, U, E, H, D = (
-            sizes.pop(name)
-            for name in (
-                "input_vocab_size", "output_vocab_size", "input_embedding_dimension", "num_hidden", "output_embedding_dimension"
-            )
-        )  # fmt: skip
+        sizes = {name: int(value) for name, value in config.items()}
+        self.order = sizes.pop(b"ngram_size")
+        V, E, D = (
+            sizes.pop(b"input_vocab_size"),
+            sizes.pop(b"input_embedding_dimension"),
+            sizes.pop(b"output_embedding_dimension"),
+        )
+        U, H = sizes.pop(b"output_vocab_size"), sizes.pop(b"num_hidden")
         assert not sizes
         self.words = self.sections[b"\\input_vocab"]
         assert self.sections[b"\\output_vocab"] == self.words  # ids of one side are looked up in the other
@@ -59,10 +59,3 @@ class NplmModel:
         for weights, biases in self.hidden:
             x = np.maximum(weights @ x + biases, 0.0)
         return float(self.output[0][ids[-1]] @ x + self.output[1][ids[-1]])
-
-
-def until_empty(lines: Iterator[bytes]) -> Iterator[bytes]:
-    for line in lines:
-        if not line:
-            return
-        yield line

@@ -62,13 +62,7 @@ class Call(NamedTuple):
             return ""
 
 
-class Failure(NamedTuple):
-    """How a call ends: with an error number, or having written half."""
-
-    error: int = 0  # 0: half is written
-
-
-Decide = Callable[[Call], Failure | None]
+Decide = Callable[[Call], int | None]  # None: it goes on; an error number; or 0: half is written
 
 
 def available() -> bool:
@@ -142,8 +136,8 @@ def supervise(pid: int, channel: socket.socket, decide: Decide, seconds: float) 
             value, error_number, flags = 0, 0, 0
             if failure is None:
                 flags = _GO_ON
-            elif failure.error:
-                error_number = -failure.error
+            elif failure:
+                error_number = -failure
             else:
                 value = _write_half(call)
             answer = struct.pack(_ANSWER, number, value, error_number, flags)
