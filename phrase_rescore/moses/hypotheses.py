@@ -27,19 +27,12 @@ SPAN = re.compile(rb"(?:^|(?<=[ \t]))\|(\d{1,9})-(\d{1,9})(?:,wa=[^|]*+)?\|(?=[ 
 _SPANS = re.compile(rb"(\d{1,9})(?:-(\d{1,9}))?=(\d{1,9})(?:-(\d{1,9}))?")
 _ID = re.compile(rb"\d{1,9}")
 _OTHER_SOURCE = "is this the output for this source?"
-_HINT = "pass a list that moses wrote with -n-best-list; is the file cut off?"
+_HINT = "an entry is 'id ||| words ||| Label= value ||| total', as moses -n-best-list writes it; is the file cut off?"
 _VALUE = rb"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?i:nan|inf))"
 _VALUES = rb"[ \t]*+(?:%b(?:[ \t]++|$))*+" % _VALUE
 _TOTAL = re.compile(rb"[ \t]*%b[ \t]*" % _VALUE)
 _FEATURES = re.compile(_VALUES + rb"(?:[^ \t]+=(?:[ \t]++|$)(?:%b(?:[ \t]++|$))*+)*" % _VALUE)
 _BEFORE_FEATURES = re.compile(rb"[ \t]*WordScores=.*|[-\d., \te]*", re.DOTALL)  # of Marian: word scores, alignment
-_FORM = "write 'id ||| words ||| Label= value ||| total', as moses does"
-_THIRD = "awk -F'[|][|][|]' -v OFS='|||' '{gsub(/%s/, \"= \", $3)} 1'"
-_FOREIGN = (  # lines of other programs
-    (re.compile(rb"\xef\xbb\xbf"), "a byte order mark before the number", r"take it off: sed '1s/^\xEF\xBB\xBF//'"),
-    (re.compile(rb"[ \t]*\{"), "JSON, as Sockeye writes it", _FORM),
-    (re.compile(rb"[A-Z]-\d+\t"), "a line as fairseq-generate writes it", _FORM),
-)
 T = TypeVar("T")
 
 
@@ -202,37 +195,21 @@ def _place_of_features(fields: Sequence[bytes]) -> int:
     return len(fields) - 2 if is_marian else 2
 
 
-def _bad_feature(features: bytes) -> RowError:
-    """Return what is wrong with a field of features, with the programs that write such."""
-    word = next(word for word in words(features) if not word[1:].endswith(b"=") and not _TOTAL.fullmatch(word))
-    if re.match(rb"[^=]+=[^=]", word):
-        return RowError(f"no blank after '=' in {shown(word)}, as Joshua and cdec write", f"put one: {_THIRD % '='}")
-    if re.match(rb"[^:]+:", word):
-        return RowError(f"':' where '=' ends a label in {shown(word)}, as in Phrasal and old Moses", _THIRD % ": *")
-    return RowError(f"{shown(word)} is not a number", _HINT)
-
-
 def parse_line(row: bytes, line: int = 1) -> Entry:
     """Read a line of a list, the ``line``-th. Raises RowError for one that is not an entry."""
     bare = row.rstrip(b"\r\n")
     fields = tuple(split_fields(bare))
     number = fields[0].strip(BLANKS)
     if not _ID.fullmatch(number):
-        for form, found, hint in _FOREIGN:
-            if form.match(bare):
-                raise RowError(found, hint)
         raise RowError(f"{shown(number)} is not the number of a segment", _HINT)
-    if len(fields) == 3 and _TOTAL.fullmatch(fields[2]):
-        hint = "write a cost as '||| Label= cost ||| -cost'"
-        raise RowError("a score without a label in the third field, as Nematus writes", hint)
     if len(fields) < 4:
         raise RowError(f"{counted(len(fields), 'field')}; an entry has at least four", _HINT)
     at = _place_of_features(fields)
     if not _FEATURES.fullmatch(fields[at]):
-        raise _bad_feature(fields[at])
+        bad = next(word for word in words(fields[at]) if not word[1:].endswith(b"=") and not _TOTAL.fullmatch(word))
+        raise RowError(f"{shown(bad)} is not a number", _HINT)
     if not _TOTAL.fullmatch(total := fields[at + 1]):
-        hint = "the total belongs there; run Marian without --alignment and --word-scores" if b"=" in total else _HINT
-        raise RowError(f"{shown(total.strip(BLANKS))} is not a number", hint)
+        raise RowError(f"{shown(total.strip(BLANKS))} is not a number", _HINT)
     return Entry(int(number), line, fields, row[len(bare) :], at=at)
 
 

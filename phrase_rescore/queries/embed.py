@@ -1,7 +1,6 @@
 """All of ``embed``: words, or lines with phrases, in; vectors out, as tsv or in the text format of word2vec."""
 
 import contextlib
-import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -45,36 +44,17 @@ def format_of(out: str, asked: str | None) -> str:
 
 
 class VectorWriter:
-    """Writes named vectors of ``width`` numbers in one of the formats; nine digits of text are the very float32."""
+    """Writes named vectors in one of the formats; nine digits of text are the very float32."""
 
-    def __init__(self, stream: BinaryIO, form: str, width: int, count: int | None) -> None:
-        self._stream, self._form, self._width, self._count = stream, form, width, count
-        self._seen = set[bytes]()  # digests of phrases
-        self.rows = self.repeated = 0
-        self.begin(count or 0)
-
-    def begin(self, count: int) -> None:
-        """Write the head of the file, which says the number of vectors."""
-        if self._form == "txt":
-            self._stream.write(b"%0*d %d\n" % (1 if self._count is not None else _DIGITS, count, self._width))
+    def __init__(self, stream: BinaryIO, form: str) -> None:
+        self._stream, self._form = stream, form
+        self.rows = 0
 
     def write(self, phrases: Sequence[bytes], vectors: Vectors) -> None:
-        """Write phrases (n) with single blanks and their vectors (n, width).
-
-        In word2vec's format repeated phrases are left out, if their number was not known, in some 80 bytes of memory a phrase.
-        """
-        if vectors.shape != (len(phrases), self._width):
-            raise ValueError(f"{len(phrases)} phrases, vectors of shape {vectors.shape}, {self._width} numbers in each row")
-        if self._count is None and self._form == "txt":
-            digests = [hashlib.blake2b(phrase, digest_size=16).digest() for phrase in phrases]
-            first = {digest: i for i, digest in reversed([*enumerate(digests)])}
-            new = sorted(i for digest, i in first.items() if digest not in self._seen)
-            self._seen.update(first)
-            self.repeated += len(phrases) - len(new)
-            phrases, vectors = [phrases[i] for i in new], vectors[new]
+        """Write phrases (n) with single blanks and their vectors (n, width)."""
         self.rows += len(phrases)
         names: Iterable[bytes] = phrases if self._form == "tsv" else map(vector_name, phrases)
-        template = (b"\t%.9g" if self._form == "tsv" else b" %.9g") * self._width + b"\n"
+        template = (b"\t%.9g" if self._form == "tsv" else b" %.9g") * vectors.shape[1] + b"\n"
         rows = (template % tuple(row) for row in vectors.tolist())
         self._stream.writelines(name + row for name, row in zip(names, rows, strict=True))
         if self._form == "tsv":  # somebody may be waiting for it
@@ -88,14 +68,21 @@ def vector_output(out: str, form: str, width: int, count: int | None = None) -> 
     ``count``: the number of vectors, None if it is unknown. Raises OptionError for a stream if the format begins with it.
     """
     with atomic_output(out) as stream:
-        if count is None and form != "tsv" and is_stream(out):
+        writer = VectorWriter(stream, form)
+        if form == "tsv":
+            yield writer
+        elif count is not None:
+            stream.write(b"%d %d\n" % (count, width))
+            yield writer
+        elif is_stream(out):
             hint = "name a regular file with -o, or write --format tsv"
             raise OptionError(f"--format {form} begins with the number of phrases, known only at the end; {hint}")
-        writer = VectorWriter(stream, form, width, count)
-        yield writer
-        if count is None and form != "tsv":  # the number was not known before
+        else:
+            head = b"%0*d %d\n"
+            stream.write(head % (_DIGITS, 0, width))
+            yield writer
             stream.seek(0)
-            writer.begin(writer.rows)
+            stream.write(head % (_DIGITS, writer.rows, width))
         stream.flush()
 
 
@@ -118,7 +105,7 @@ def embed(
         with vector_output(out, form, width, len(of_words)) as writer:
             writer.write(embedded_words(checkpoint, side), of_words)
     else:
-        checkpoint = ready_model(model_dir, warn, "vectors of phrases with such a word mean nothing", reads_alone=True)
+        checkpoint = ready_model(model_dir, warn, reads_alone=True)
         encoder = PhraseEncoder(checkpoint, resolve_device(device))
         read = PhraseReader(checkpoint.sides[0], tokenize=tokenizer_for(tokenize, checkpoint.vocabs[0].ids))
         width = encoder.width
@@ -126,5 +113,4 @@ def embed(
             for phrases in line_batches(standard_input(), lambda line: checkpoint.as_read([read(line)])[0], BATCH):
                 writer.write(phrases, encoder.vectors_as_read(phrases))
                 on_phrases(len(phrases))
-    repeated = f"; {writer.repeated:,} repeated phrases left out" if writer.repeated else ""
-    return f"{writer.rows:,} vectors of {width} numbers{repeated}"
+    return f"{writer.rows:,} vectors of {width} numbers"

@@ -1,6 +1,5 @@
 """All of ``generate``: sources from lines of standard input, hypotheses as TSV."""
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,20 +54,15 @@ def generate(
         raise OptionError("--beam finds the most probable hypotheses, --random draws them; give one")
     if not search.get("random") and (search.get("temperature") is not None or search.get("top_k") is not None):
         raise OptionError("--temperature and --top-k are for hypotheses drawn at random; add --random")
-    consequence, alone = "proposals with such a word mean nothing", not search.get("unk")
-    checkpoint = ready_model(model_dir, warn, consequence, reads_alone=alone)
+    checkpoint = ready_model(model_dir, warn, reads_alone=not search.get("unk"))
     wanted = Search(**{name: value for name, value in search.items() if value is not None})
     translator = Translator(checkpoint, resolve_device(device))
-    tokenize_typed = tokenizer_for(tokenize, checkpoint.vocabs[0].ids)
-    reader = PhraseReader(checkpoint.sides[0], checkpoint.read_factor, tokenize_typed)
+    typed = tokenizer_for(tokenize, checkpoint.vocabs[0].ids)
     asked = proposed = 0
-    seconds = 0.0  # of the search alone
+    reader = PhraseReader(checkpoint.sides[0], checkpoint.read_factor, typed)
     for sources in line_batches(standard_input(), reader, _SOURCES, flush):
-        start = time.monotonic()
-        found = wanted(translator, sources)
-        seconds += time.monotonic() - start
         lines = list[bytes]()
-        for source, hypotheses in zip(sources, found, strict=True):
+        for source, hypotheses in zip(sources, wanted(translator, sources), strict=True):
             for hypothesis in hypotheses:
                 sides = (hypothesis.target, source) if checkpoint.inverse else (source, hypothesis.target)
                 lines.append(b"%b\t%b\t%.*g\t%d\n" % (*sides, digits, hypothesis.log_p, hypothesis.unknown))
@@ -76,7 +70,4 @@ def generate(
         proposed += len(lines)
         asked += len(sources)
         on_sources(len(sources))
-    if flush or standard_input().isatty():
-        return
-    noun = "hypothesis" if proposed == 1 else "hypotheses"
-    say(f"{counted(asked, 'phrase')}, {proposed:,} {noun}, {asked / seconds if seconds else 0.0:,.0f} phrases/s")
+    say(f"{counted(asked, 'phrase')}, {counted(proposed, 'proposal')}")

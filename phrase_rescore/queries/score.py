@@ -26,13 +26,13 @@ from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 T = TypeVar("T")
 
 
-def ready_model(model_dir: Path, warn: Say = silent, consequence: str = "", reads_alone: bool = False) -> Checkpoint:
+def ready_model(model_dir: Path, warn: Say = silent, reads_alone: bool = False) -> Checkpoint:
     """Load a model and configure torch for it. Warn of sides (``reads_alone``: of the one read) without unknown words."""
     prepare(usable_cores())
     checkpoint = load(os.fspath(model_dir))
-    shares = zip(SIDES, checkpoint.unk_shares, strict=True)
-    of_interest = {side: share for side, share in shares if not reads_alone or side == checkpoint.sides[0]}
-    for warning in untrained_unk(of_interest, consequence):
+    shares = dict(zip(SIDES, checkpoint.unk_shares, strict=True))
+    sides = checkpoint.sides[:1] if reads_alone else SIDES
+    for warning in untrained_unk({side: shares[side] for side in sides}, "results for phrases with such a word mean nothing"):
         warn(warning)
     return checkpoint
 
@@ -55,16 +55,14 @@ def score(
     the words predicted, each followed by its log p. ``tokenize``: the languages, source and target, of typed text. Raises
     InputError for a bad line, after the scores of the lines before it.
     """
-    checkpoint = ready_model(model_dir, warn, "scores of pairs with such a word mean nothing")
+    checkpoint = ready_model(model_dir, warn)
     scorer = Scorer(checkpoint, resolve_device(device))
     tokenizers = None
     if tokenize is not None:
         source, target = tokenize
         tokenizers = Tokenizer(source, checkpoint.src_vocab.ids), Tokenizer(target, checkpoint.tgt_vocab.ids)
     judged = flush or lines.isatty()  # a pair says too little of the next ones
-
-    def answer(pairs: list[tuple[bytes, bytes]]) -> list[bytes]:
-        nonlocal judged
+    for pairs in line_batches(lines, PairReader(checkpoint.factors, tokenizers), BATCH, flush):
         src, tgt = zip(*pairs, strict=True)
         if not judged:
             checkpoint.refuse_swapped("<stdin>", src, tgt)
@@ -73,9 +71,7 @@ def score(
         log_probs, offsets = scorer.word_log_probs(encoded)
         unknown = checkpoint.for_model(encoded).tgt.counts_of(UNK)
         predicted = [phrase.split(b" ") for phrase in (src if checkpoint.inverse else tgt)] if per_word else None
-        return _score_lines(log_probs, offsets[:-1], unknown, predicted, digits)
-
-    return map(answer, line_batches(lines, PairReader(checkpoint.factors, tokenizers), BATCH, flush))
+        yield _score_lines(log_probs, offsets[:-1], unknown, predicted, digits)
 
 
 def _score_lines(
@@ -115,15 +111,11 @@ class _Totals:
         if not self.tokens:
             return ["Tokens: 0"]
         return [
-            f"Perplexity including OOVs: {_perplexity(self.log_p, self.tokens):.6g}",
-            f"Perplexity excluding OOVs: {_perplexity(self.log_p_known, self.tokens - self.unknown):.6g}",
+            f"Perplexity including OOVs: {math.exp(-self.log_p / self.tokens):.6g}",
+            f"Perplexity excluding OOVs: {math.exp(-self.log_p_known / (self.tokens - self.unknown)):.6g}",
             f"OOVs: {self.unknown}",
             f"Tokens: {self.tokens}",
         ]
-
-
-def _perplexity(log_prob: float, tokens: int) -> float:
-    return math.exp(min(-log_prob / tokens, 700.0)) if tokens else math.nan
 
 
 def score_lm(

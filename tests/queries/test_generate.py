@@ -33,7 +33,7 @@ def test_log_p_and_unknown_words_are_those_of_score(run: Run, model_dir: str, pr
         if "--unk" not in extra:  # the model of these tests has a word that is spelt UNK
             assert [row[3] for row in found] == [row[1] for row in scored]
     assert [float(row[2]) for row in proposed[:6]] == sorted((float(row[2]) for row in proposed[:6]), reverse=True)
-    assert "4 phrases, 24 hypotheses, " in done.err
+    assert "4 phrases, 24 proposals" in done.err
     assert run("generate", "-m", model_dir, "-q", stdin=STDIN).err == ""
 
 

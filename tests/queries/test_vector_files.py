@@ -46,17 +46,6 @@ def test_gensim_reads_what_was_written(tmp_path: Path, counted: bool) -> None:
     assert path.read_bytes().startswith(b"21 3\n" if counted else b"000000000021 3\n")
 
 
-def test_word2vec_s_format_has_a_phrase_once(tmp_path: Path) -> None:
-    path = tmp_path / "vectors"
-    with vector_output(str(path), "txt", 3) as writer:
-        for phrases in ([b"a b", b"c", b"a b"], [b"a b", b"c d", b"a_b"]):
-            writer.write(phrases, VECTORS[: len(phrases)])
-    assert (writer.rows, writer.repeated) == (4, 2)
-    found = word2vec(path)
-    assert found.index_to_key == ["a_b", "c", "c_d", "a\\_b"]
-    np.testing.assert_array_equal(found.vectors, VECTORS[[0, 1, 1, 2]])
-
-
 @pytest.mark.parametrize("form", ["txt", "tsv"])
 def test_nothing_is_left_of_a_failure(tmp_path: Path, form: str) -> None:
     path = tmp_path / "c.txt"
