@@ -110,7 +110,7 @@ class Record:
 
     def remaining(self, blocks: Iterator[Block], out: ResumableOutput | RowOutput) -> Iterator[Block]:
         """Yield the blocks that an interrupted run has not done. Raises InputError if that run read other ones."""
-        hint = f"pass that table, or {out.restart_hint}"
+        hint = "pass that table, or leave --resume out"
         crc = 0
         for block in islice(blocks, self._blocks):
             crc = _crc(block, crc)
@@ -170,8 +170,6 @@ class Record:
         if self._expected is not None and s.rows != self._expected:
             went = counted(s.rows, "row") + (f" (and {s.dropped:,} dropped)" if s.dropped else "")
             remedy = f"pass the whole table if it is cut off, else --expect-rows {s.rows}"
-            if out.resume_hint:
-                remedy, out.resume_hint = f"add --resume, and {remedy}", ""  # the same command would come here again
             raise RescoreError(f"{self.table}: {went} went through where {self._expected:,} were expected; {remedy}")
         if s.small_batches:
             self.summary.warnings.append(f"memory ran out in {counted(s.small_batches, 'block')}; smaller batches went through")

@@ -151,85 +151,43 @@ class Block(NamedTuple):
         return self.data.removesuffix(b"\n").split(b"\n")
 
 
-def _too_long(stream: io.BufferedReader, row: int) -> InputError:
-    name = getattr(stream, "name", "<stdin>")
-    return InputError(name, f"a row of more than {LONGEST_ROW >> 20} MiB", "is this text with a row a line?", row)
-
-
 def read_rows(stream: io.BufferedReader) -> Iterator[bytes]:
     """Yield the rows with their newlines, one at a time. Raises InputError for a row of more than LONGEST_ROW bytes."""
     for number, row in enumerate(iter(partial(stream.readline, LONGEST_ROW + 1), b""), 1):
         if len(row) > LONGEST_ROW:
-            raise _too_long(stream, number)
+            name = getattr(stream, "name", display_name("-"))
+            found = f"a row of more than {LONGEST_ROW >> 20} MiB"
+            raise InputError(name, found, "is this text with a row a line?", number)
         yield row
 
 
 def read_blocks(stream: io.BufferedReader, rows: int) -> Iterator[Block]:
     """Cut a stream into blocks of ``rows``, or of fewer that come to BLOCK_BYTES. Raises InputError as ``read_rows`` does."""
     number, first_row = 0, 1
-    parts, n, size = list[bytes](), 0, 0  # of the block so far: its bytes, whole rows, number of bytes
-    last = 0  # bytes of the last row
-    while chunk := stream.read1(CHUNK):
-        if last + (chunk.find(b"\n") + 1 or len(chunk)) > LONGEST_ROW:
-            raise _too_long(stream, first_row + n)
-        start, newlines = 0, chunk.count(b"\n")  # from there on
-        last = len(chunk) - 1 - chunk.rfind(b"\n") if newlines else last + len(chunk)
-        while newlines:
-            end, more = _end_of_block(chunk, start, newlines, rows - n, BLOCK_BYTES - size)
-            if not end:
-                break
-            yield Block(number, first_row, b"".join((*parts, chunk[start:end])))
-            number += 1
-            first_row += n + more
-            start, newlines = end, newlines - more
-            parts, n, size = [], 0, 0
-        parts.append(chunk[start:])
-        n += newlines
-        size += len(chunk) - start
-    if size:
-        yield Block(number, first_row, b"".join(parts))
-
-
-def _end_of_block(chunk: bytes, start: int, newlines: int, rows: int, size: int) -> tuple[int, int]:
-    """Return where a block ends that lacks so many rows or bytes, and its rows up to there; 0 if that is in a later chunk.
-
-    It ends with the row by which it has either. From ``start`` on the chunk has so many newlines.
-    """
-    full = start + max(size, 1)
-    end = chunk.find(b"\n", full - 1) + 1 if full <= len(chunk) else 0
-    n = chunk.count(b"\n", start, end) if end else newlines
-    if n >= rows:
-        end, n = start, rows
-        for _ in range(rows):
-            end = chunk.index(b"\n", end) + 1
-    return end, n
+    block, size = list[bytes](), 0
+    for row in read_rows(stream):
+        block.append(row)
+        size += len(row)
+        if len(block) == rows or size >= BLOCK_BYTES:
+            yield Block(number, first_row, b"".join(block))
+            number, first_row = number + 1, first_row + len(block)
+            block, size = [], 0
+    if block:
+        yield Block(number, first_row, b"".join(block))
 
 
 def look_ahead(blocks: Iterator[Block], rows: int) -> tuple[list[bytes], Iterator[Block]]:
-    """Return the first rows, so many or some megabytes and to the end of a block, without newlines, and all blocks.
-
-    An error of a later block comes when the blocks before it are taken.
-    """
-    ahead, size, rest = list[Block](), 0, blocks
-    try:
-        for block in blocks:
-            ahead.append(block)
-            size += len(block.data)
-            if block.first_row + block.n_rows > rows or size > BLOCK_BYTES:
-                break
-    except InputError as error:
-        if not ahead:
-            raise
-        rest = _failing(error)
-    return [row for block in ahead for row in block.rows()], chain(ahead, rest)
-
-
-def _failing(error: InputError) -> Iterator[Block]:
-    raise error
-    yield
+    """Return the first rows, so many or some megabytes and to the end of a block, without newlines, and all blocks."""
+    ahead, size = list[Block](), 0
+    for block in blocks:
+        ahead.append(block)
+        size += len(block.data)
+        if block.first_row + block.n_rows > rows or size > BLOCK_BYTES:
+            break
+    return [row for block in ahead for row in block.rows()], chain(ahead, blocks)
 
 
 def count_rows(path: str) -> int:
     """Count the rows of a file; a last row without a newline counts. Raises InputError as ``read_rows``."""
     with open_input(path) as stream:
-        return sum(block.n_rows for block in read_blocks(stream, BLOCK_BYTES))
+        return sum(1 for _ in read_rows(stream))

@@ -21,19 +21,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, writing
-from phrase_rescore.files.outputs import PartialFile, Writable, atomic_output, measured, write_durably
+from phrase_rescore.files.outputs import PartialFile, Writable, atomic_output, write_durably
 from phrase_rescore.files.paths import is_stream
 from phrase_rescore.messages import counted
 
 SECONDS_BETWEEN = 10.0  # entries of the journal that are saved
 _FORMAT_VERSION = 3
-
-
-def _has_bytes(path: str, length: int, crc: int) -> bool:
-    """Tell whether a file has this length and its bytes this CRC-32."""
-    with contextlib.suppress(OSError), open(path, "rb") as stream:
-        return measured(stream.fileno(), length + 1) == (length, crc)
-    return False
 
 
 def _identified(value: object) -> str:
@@ -50,20 +43,19 @@ class ResumableOutput:
 
     def __init__(self, out: str, identity: dict[str, Any], resume: bool, beside: Iterable[str] = ()) -> None:
         self._table, self._others = PartialFile(out, hidden=False), dict[str, PartialFile]()
-        self._journal = f"{self._table.path}.json"
+        self.path = self._table.path  # where the bytes of OUT are
+        self._journal = f"{self.path}.json"
         self._identity = json.loads(json.dumps(identity))
         self.rows = 0
-        self.resume_hint = "; the same command with --resume continues"  # what an error says after the rows that are kept
         self.state: dict[str, Any] | None = None
         self._entry = b""  # of the journal: what counts and is not saved yet
         self._saved: dict[str, Any] | None = None  # what counts after a kill
         self._saved_at = time.monotonic()
-        begun = os.path.exists(self._table.path) and os.path.getsize(self._table.path) > 0
+        begun = os.path.exists(self.path) and os.path.getsize(self.path) > 0
         if not resume and begun and os.path.exists(self._journal):
-            hint = f"add --resume to continue it, or {self.restart_hint}"
-            raise OptionError(f"{self._table.path} is left from an interrupted run; {hint}")
-        journal = self._read(beside) if resume else None
-        if journal is not None and (begun or (journal["complete"] and _has_bytes(self._table.target, *journal["table"]))):
+            hint = f"add --resume to continue it, or delete {self.path} to start over"
+            raise OptionError(f"{self.path} is left from an interrupted run; {hint}")
+        if resume and begun and (journal := self._read(beside)):
             self._resume(journal)
             return
         self._table.make()
@@ -74,21 +66,6 @@ class ResumableOutput:
     def complete(self) -> bool:
         """Whether the journal on disk says that everything is written."""
         return self._saved is not None and bool(self._saved["complete"])
-
-    @property
-    def _finished(self) -> bool:
-        """Whether all files have their names, and only the journal is left."""
-        return self.complete and not os.path.exists(self._table.path)
-
-    @property
-    def path(self) -> str:
-        """Where the bytes of OUT are."""
-        return self._table.target if self._finished else self._table.path
-
-    @property
-    def restart_hint(self) -> str:
-        """What to do if nothing of this can be used."""
-        return f"delete {self._journal if self._finished else self._table.path} to start over"
 
     def _read(self, beside: Iterable[str]) -> dict[str, Any] | None:
         """Return the journal, if there is one. Raises as the class does."""
@@ -101,12 +78,12 @@ class ResumableOutput:
             return None
         except (ValueError, KeyError, TypeError, RecursionError):
             found = f"{self._journal} is damaged or not a journal of this version"
-            raise RescoreError(f"{found}; delete it and {self._table.path} to start over") from None
-        identity, hint = journal["identity"], f"delete {self._table.path} to start over"
+            raise RescoreError(f"{found}; delete it and {self.path} to start over") from None
+        identity, hint = journal["identity"], f"delete {self.path} to start over"
         for key in sorted(identity.keys() | self._identity.keys()):
             was, now = identity.get(key), self._identity.get(key)
             if was != now:
-                found = f"{self._table.path} was made with {key} {_identified(was)}, not {_identified(now)}"
+                found = f"{self.path} was made with {key} {_identified(was)}, not {_identified(now)}"
                 raise OptionError(f"--resume: {found}; give the command as it was, or {hint}")
         if strange := sorted(journal["others"].keys() - set(map(os.path.realpath, beside))):
             found = f"the interrupted run wrote {strange[0]} too, and this one does not"
@@ -114,7 +91,7 @@ class ResumableOutput:
         return journal
 
     def _resume(self, journal: dict[str, Any]) -> None:
-        """Cut the partials off where the journal says. Those of a complete run may have their names already."""
+        """Cut the partials off where the journal says. The others of a complete run may have their names already."""
         self.state, self.rows, self._saved = journal["state"], journal["rows"], journal
         self._others = {path: PartialFile(path, hidden=False) for path in journal["others"]}
         ends = [*journal["others"].values(), journal["table"]]
@@ -122,7 +99,7 @@ class ResumableOutput:
             for partial, (length, crc) in zip(self._partials(), ends, strict=True):
                 if (os.path.exists(partial.path) or not journal["complete"]) and not partial.resume(length, crc):
                     found = f"{partial.path} differs from what its journal says"
-                    raise RescoreError(f"{found}; delete {self._table.path} to start over")
+                    raise RescoreError(f"{found}; delete {self.path} to start over")
         except BaseException:
             for partial in self._partials():
                 partial.close()
@@ -147,7 +124,7 @@ class ResumableOutput:
 
     def commit(self, state: Callable[[], dict[str, Any]], complete: bool = False) -> None:
         """Count everything that was written so far, at once. ``state`` is what a later run needs to resume from here."""
-        if self.complete:  # an earlier run has said so
+        if self.complete:  # as an earlier run left it
             return
         journal = {
             "format_version": _FORMAT_VERSION, "identity": self._identity, "complete": complete, "rows": self.rows,
@@ -184,10 +161,9 @@ class ResumableOutput:
             if self._saved or not isinstance(error, RescoreError):
                 with contextlib.suppress(OSError, RescoreError):  # a full disk: the last entry stands
                     self._save()
-            if self._finished and os.path.exists(self._journal):
-                error.add_note(f"{self._table.name} is complete; only {self._journal} is left")
-            elif self._saved and os.path.exists(self._journal):
-                error.add_note(f"{self._saved['rows']:,} rows are kept in {self._table.path}{self.resume_hint}")
+            if self._saved and os.path.exists(self.path):
+                rows = counted(self._saved["rows"], "row")
+                error.add_note(f"{rows} are kept in {self.path}; the same command with --resume continues")
             for partial in self._partials():
                 if self._saved:
                     partial.close()
@@ -232,7 +208,7 @@ class DroppedRows:
 class RowOutput:
     """Rows that are counted as they are written to a stream or a file."""
 
-    complete, restart_hint, resume_hint = False, "", ""
+    complete = False
 
     def __init__(self, stream: BinaryIO, at_once: bool) -> None:
         self._stream, self._at_once, self.rows = stream, at_once, 0

@@ -1,7 +1,6 @@
 """An annotation that was killed, or whose disk was full, continues to the same bytes; nothing is reused that should not be."""
 
 import json
-import os
 import re
 import subprocess
 from collections import Counter
@@ -144,7 +143,6 @@ def test_other_rows_are_refused_and_later_ones_are_not(
         done = command(out, "--resume")
         assert done.status == 1
         assert f"{table}: its first 20 rows differ from the interrupted run's" in done.err
-        assert f"delete {out}.partial" in done.err
     table.write_bytes(b"".join(ROWS[:50]))
     fresh = table.parent / "fresh.gz"
     assert (command(out, "--resume").status, command(fresh).status) == (0, 0)
@@ -274,33 +272,21 @@ def test_an_interruption_at_any_place_loses_and_repeats_no_row(
     assert "dropped 5 rows" in again.err
 
 
-def stop_at_journal(path: str) -> None:
-    if path.endswith(".json") and os.path.exists(path):
-        raise KeyboardInterrupt
-    os.remove(path)
-
-
-@pytest.mark.parametrize("left", ["the partial", "the journal"])
 @pytest.mark.parametrize("rows", [30, 40])
 def test_a_complete_run_is_not_finished_with_another_table(
-    command: Command, table: Path, monkeypatch: pytest.MonkeyPatch, left: str, rows: int
+    command: Command, table: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     """Everything was written, and only names were missing: a longer table since then is another one."""
     out, options = table.parent / "out", ("--block-size", 20, "--resume")
     table.write_bytes(b"".join(ROWS[:rows]))
     with monkeypatch.context() as patch:
-        if left == "the partial":
-            interrupt_at(patch, PartialFile, "publish", 2, after=False, error=KeyboardInterrupt)  # the first is the sidecar's
-        else:
-            patch.setattr(row_outputs.os, "unlink", stop_at_journal)
+        interrupt_at(patch, PartialFile, "publish", 2, after=False, error=KeyboardInterrupt)  # the first is the sidecar's
         assert command(out, *options).status == 130
-    assert out.exists() == (left == "the journal")
     before = names(table.parent)
     table.write_bytes(b"".join(ROWS[: rows + 10]))
     done = command(out, *options)
     assert (done.status, names(table.parent)) == (1, before)
     assert re.search("rows (differ from|of) the (interrupted|complete) run", done.err)
-    assert f"delete {out}.partial" + (".json" if left == "the journal" else "") + " to" in done.err
     table.write_bytes(b"".join(ROWS[:rows]))
     assert command(out, *options).status == 0
     assert names(table.parent) == ["out", "out.columns.json", "table"]
@@ -320,34 +306,12 @@ def test_a_table_that_was_cut_off_comes_again_whole(command: Command, table: Pat
     done = command(out, *options)
     assert done.status == 1
     assert f"{rows} rows{' (and 1 dropped)' if cut else ''} went through where 100 were expected" in done.err
-    assert f"40 rows are kept in {out}.partial\n" in done.err
+    assert f"40 rows are kept in {out}.partial; " in done.err
     table.write_bytes(b"".join(ROWS))
     again, fresh = command(out, *options, "--resume"), command(whole, *options)
     assert (again.status, fresh.status) == (0, 0), again.err
     assert out.read_bytes() == whole.read_bytes()
     assert names(table.parent) == sorted(["table", *(p + e for p in (name, f"whole.{name}") for e in ("", ".columns.json"))])
-
-
-@pytest.mark.usefixtures("kept_at_once")
-@pytest.mark.parametrize("expected", [0, 1000, "other"])
-@pytest.mark.parametrize("bad", [b"", b"bad\n"])
-def test_the_advice_on_rows_expected_ends_well(
-    command: Command, table: Path, monkeypatch: pytest.MonkeyPatch, expected: int | str, bad: bytes
-) -> None:
-    """The wrong number, the file of another table, rows that were dropped: the same command would fail again."""
-    monkeypatch.chdir(table.parent)
-    table.write_bytes(b"".join([*ROWS[:97], bad]))
-    out, other = table.parent / "out", table.parent / "other"
-    other.write_bytes(b"a\n" * 98)
-    options = "--on-bad-row", "drop", "--expect-rows", other if expected == "other" else expected
-    for resume in ((), ("--resume",)):
-        done = command(out, *options, *resume)
-        assert (done.status, "with --resume" in done.err) == (1, False)
-        assert "expected; add --resume, and" in done.err
-        assert "else --expect-rows 97\n" in done.err
-    assert "90 rows are kept in" in done.err
-    assert command(out, *options[:2], "--resume", "--expect-rows", 97).status == 0
-    assert out.read_bytes() == command("-", *options[:2]).out
 
 
 @pytest.mark.usefixtures("kept_at_once")
