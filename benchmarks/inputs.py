@@ -17,7 +17,7 @@ from phrase_rescore.progress import Listener
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.config import PRESETS, TrainingConfig
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
-from phrase_rescore.rnn.train import make_task, phrase_training
+from phrase_rescore.rnn.train import make_task, phrase_source
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.pair_task import PairTask
 from phrase_rescore.training.session import Source
@@ -73,7 +73,7 @@ def encode(rows: list[bytes], checkpoint: Checkpoint) -> EncodedPairs:
 
 def source_of(inputs: list[str], model_dir: str, pairs_dir: str | None = None) -> Source[PairStore]:
     """The pairs of inputs as `phrase-rescore train` prepares them."""
-    return phrase_training(inputs, model_dir, TrainingConfig().override(pairs_dir=pairs_dir, device="cpu")).source
+    return phrase_source(inputs, model_dir, TrainingConfig().override(pairs_dir=pairs_dir, device="cpu"))
 
 
 def stored_pairs(directory: str) -> PairStore:

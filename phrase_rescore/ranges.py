@@ -33,12 +33,19 @@ class Range:
             return False
         return bool(self.least <= value <= self.most) and not (self.above and value == self.least)  # type: ignore[operator]
 
-    def read(self, text: str) -> float:
-        """Read a number as it is typed. Raises OptionError if it is not in this range."""
+    def number(self, text: str) -> float:
+        """Read a number as it is typed, in this range or not. Raises OptionError if it is not a number."""
         form, number = (_WHOLE, int) if self.whole else (_DECIMAL, float)
-        if not form.fullmatch(text) or number(text) not in self:
+        if not form.fullmatch(text):
             raise OptionError(f"{shown(text)} is not {self}")
         return number(text)
+
+    def read(self, text: str) -> float:
+        """Read a number as it is typed. Raises OptionError if it is not in this range."""
+        value = self.number(text)
+        if value not in self:
+            raise OptionError(f"{shown(text)} is not {self}")
+        return value
 
 
 class Words(tuple[str, ...]):
@@ -68,15 +75,23 @@ RESTARTS = Whole(0, 10_000)  # of tuning
 EXAMPLES = Whole(0, 1_000_000)  # of each kind that is shown
 
 
+class SettingError(OptionError):
+    """A setting that is not a number of its range, or none of its words."""
+
+    def __init__(self, name: str, found: str) -> None:
+        super().__init__(f"{name}: {found}")
+        self.name, self.found = name, found
+
+
 def check(name: str, value: object, wanted: Range | Words) -> None:
-    """Raise OptionError if the setting of this name is not a number of its range, or none of its words."""
+    """Raise SettingError if the setting of this name is not a number of its range, or none of its words."""
     if value in wanted:
         return
     if isinstance(value, int) and value.bit_length() > 3 * _LONGEST:  # Python writes no integers of thousands of digits
         found = "a number of thousands of digits" if value.bit_length() > 10_000 else "a number of so many digits"
     else:
         found = shown(repr(value), _LONGEST)
-    raise OptionError(f"{name}: {found} is not {wanted}")
+    raise SettingError(name, f"{found} is not {wanted}")
 
 
 def ranged(default: Any, wanted: Range | Words) -> Any:
@@ -85,7 +100,7 @@ def ranged(default: Any, wanted: Range | Words) -> Any:
 
 
 class Checked:
-    """A dataclass whose numbers and words are checked when it is made. Raises OptionError, with the field's name."""
+    """A dataclass whose numbers and words are checked when it is made. Raises SettingError."""
 
     def __post_init__(self) -> None:
         for item in fields(self):  # type: ignore[arg-type]

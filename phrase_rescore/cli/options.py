@@ -19,7 +19,7 @@ from click.core import ParameterSource
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.paths import check_apart, files_of, is_stream, missing_model
 from phrase_rescore.messages import shown
-from phrase_rescore.ranges import BYTES, DIGITS, SECONDS, TABLE_ROWS, Range
+from phrase_rescore.ranges import BYTES, DIGITS, SECONDS, TABLE_ROWS, Range, SettingError
 
 DEFAULT_MODEL = "phrase-rescore-model"
 
@@ -109,7 +109,13 @@ class Command(cloup.Command):
         for option, path in files:
             if not overwrite and os.path.exists(path) and os.path.getsize(path):
                 raise OptionError(f"{option} {path} exists; name another file, or replace it with --overwrite")
-        super().invoke(ctx)
+        try:
+            super().invoke(ctx)
+        except SettingError as error:
+            named = [param for param in self.params if param.name == error.name]
+            if not named:
+                raise
+            raise click.BadParameter(error.found, ctx, named[0]) from None
         if not values.get("quiet", True):
             self._conclude(values, [path for _, path in files])
 
@@ -134,6 +140,11 @@ class Command(cloup.Command):
 
 
 command = partial(click.command, cls=Command)
+
+
+def unchecked(wanted: Range | Sequence[str]) -> Value | Sequence[str]:
+    """Return the type of a setting, whose dataclass checks the range: a number, or one of some words."""
+    return Value("N", wanted.number) if isinstance(wanted, Range) else wanted
 
 
 def _seconds(text: str) -> float:
@@ -191,7 +202,7 @@ def setting(of: type, name: str, help: str, metavar: str | None = None, called: 
     """Declare the option of a field of a ``Checked`` dataclass, which has its range or words, and its default."""
     declared = {item.name: item for item in fields(of)}[name]
     names = f"{called or f'--{name}'.replace('_', '-')} {name}"
-    return option(names, declared.metadata["range"], help, metavar, default=declared.default)
+    return option(names, unchecked(declared.metadata["range"]), help, metavar, default=declared.default)
 
 
 def flag(names: str, help: str) -> Any:

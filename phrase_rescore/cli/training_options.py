@@ -5,7 +5,7 @@ from typing import Any
 
 from cloup import option_group
 
-from phrase_rescore.cli.options import DURATION, MODEL, NEW_DIRECTORY, device_option, flag, option
+from phrase_rescore.cli.options import DURATION, MODEL, NEW_DIRECTORY, device_option, flag, option, unchecked
 from phrase_rescore.training.config import Settings
 
 
@@ -48,4 +48,4 @@ class TrainingOptions:
             values.setdefault(f"{settings.settings()[name]}", preset)
         if help.endswith(".") and list(values) != ["None"]:
             help += f"  [{'; '.join(f'{preset}: {value}' for value, preset in values.items())}]"
-        return option(f"--{name.replace('_', '-')}", self._ranges[name], help, metavar)
+        return option(f"--{name.replace('_', '-')}", unchecked(self._ranges[name]), help, metavar)

@@ -136,13 +136,13 @@ def train_text(inputs: Sequence[str], model_dir: str, config: LanguageModelConfi
         data = store.train, store.held_out
         return NgramTask(model.to(device), *data, recipe.batch_size, recipe.seed, device, config.regularization)
 
-    def measured(task: NgramTask, warn: Say) -> dict[str, Any]:
-        return {"log_z": centre(task)} | ({"init_from": os.path.basename(init_from)} if init_from else {})
-
-    def model(task: NgramTask, store: TextStore, summary: dict[str, Any]) -> LanguageModel:
+    def model(task: NgramTask, store: TextStore, summary: dict[str, Any], warn: Say) -> LanguageModel:
+        summary["log_z"] = centre(task)
+        if init_from:
+            summary["init_from"] = os.path.basename(init_from)
         return LanguageModel(task.module.to("cpu"), store.vocab, store.numbers.unk, summary)
 
     source = TextSource(inputs, model_dir, text)
     identity = config.identity(network, config.regularization, config.start) | {"shortlist": text.shortlist}
-    steps = task, measured, model, load, save, init_from, check_start
+    steps = task, model, load, save, init_from, check_start
     return train(Training(config, source, identity, _SUMMARIZED, *steps, warns_if_short=False), model_dir, observer)

@@ -40,16 +40,14 @@ def train_sentences(inputs: Sequence[str], model_dir: str, config: TranslationCo
         data, sampled = (store.train, store.held_out), is_sampled("auto", tgt, machine.device)
         return make_task(model.to(machine.device), *data, recipe.batch_size, recipe.seed, machine.device, sampled)
 
-    def measured(task: SentenceTask, warn: Say) -> dict[str, Any]:
+    def model(task: SentenceTask, store: PairStore, summary: dict[str, Any], warn: Say) -> Translation:
         remedy = "check that the lines of the two files belong together, and train longer"
-        return {"held_out_other_sources": task.control(warn, remedy)}
-
-    def model(task: SentenceTask, store: PairStore, summary: dict[str, Any]) -> Translation:
+        summary["held_out_other_sources"] = task.control(warn, remedy)
         return Translation(task.module.to("cpu"), store.src_vocab, store.tgt_vocab, store.unk_shares, summary)
 
     source = PairSource(inputs, model_dir, pairs, machine.threads, bitext(inputs))
     identity = config.identity(network) | {"shortlist": pairs.shortlist}
-    training = Training(config, source, identity, _SUMMARIZED, task, measured, model, load, save)
+    training = Training(config, source, identity, _SUMMARIZED, task, model, load, save)
     return train(training, model_dir, observer)
 
 

@@ -40,36 +40,35 @@ def train_pairs(
     inputs: Sequence[str], model_dir: str, config: TrainingConfig | None = None, observer: Observer | None = None
 ) -> Checkpoint:
     """Train log p(target | source) on the distinct pairs of all inputs; write and return the model. Raises RescoreError."""
-    return train(phrase_training(inputs, model_dir, config or TrainingConfig()), model_dir, observer)
-
-
-def phrase_training(
-    inputs: Sequence[str], model_dir: str, config: TrainingConfig
-) -> Training[PairStore, PhraseTask, Checkpoint]:
-    """Return what is the phrase model's own in its training."""
-    config = on_this_machine(config)
+    config = on_this_machine(config or TrainingConfig())
     phrases, init_from = config.phrases, config.start.init_from
-    read = partial(read_pair_blocks, form=phrases.form, counts=phrases.min_count > 1, factors=phrases.factors)
-    options = {"form": phrases.form, "factors": phrases.factors}
-    files = PairInputs([(path,) for path in inputs], read, options, phrases.min_count, phrases.drop_bad_rows)
 
-    def measured(task: PhraseTask, warn: Say) -> dict[str, Any]:
+    def model(task: PhraseTask, store: PairStore, summary: dict[str, Any], warn: Say) -> Checkpoint:
         remedy = "check that source and target are aligned row by row, and train longer"
-        return {
+        summary |= {
             "softmax": "sampled" if task.sampled else "full",
             "init_from": init_from and os.path.basename(init_from),
             "held_out_other_sources": task.control(warn, remedy),
         }
+        vocabs = store.src_vocab, store.tgt_vocab
+        return Checkpoint(
+            task.module.to("cpu"), *vocabs, store.unk_shares, summary, inverse=phrases.inverse, factors=phrases.factors
+        )
 
-    def model(task: PhraseTask, store: PairStore, summary: dict[str, Any]) -> Checkpoint:
-        network, vocabs = task.module.to("cpu"), (store.src_vocab, store.tgt_vocab)
-        return Checkpoint(network, *vocabs, store.unk_shares, summary, inverse=phrases.inverse, factors=phrases.factors)
-
-    source = PairSource(inputs, model_dir, config.pairs, config.machine.threads, files)
     identity = config.identity(config.network, config.start, config.loss)
     identity |= {"shortlist": config.pairs.shortlist, "inverse": phrases.inverse}
-    task, check_start = partial(make_task, config), partial(_check_start, config)
-    return Training(config, source, identity, _SUMMARIZED, task, measured, model, load, save, init_from, check_start)
+    source, start = phrase_source(inputs, model_dir, config), partial(_check_start, config)
+    training = Training(config, source, identity, _SUMMARIZED, partial(make_task, config), model, load, save, init_from, start)
+    return train(training, model_dir, observer)
+
+
+def phrase_source(inputs: Sequence[str], model_dir: str, config: TrainingConfig) -> PairSource:
+    """Return the pairs of the inputs, as they are prepared for a model."""
+    phrases = config.phrases
+    read = partial(read_pair_blocks, form=phrases.form, counts=phrases.min_count > 1, factors=phrases.factors)
+    options = {"form": phrases.form, "factors": phrases.factors}
+    files = PairInputs([(path,) for path in inputs], read, options, phrases.min_count, phrases.drop_bad_rows)
+    return PairSource(inputs, model_dir, config.pairs, config.machine.threads, files)
 
 
 def _check_start(config: TrainingConfig) -> None:

@@ -17,22 +17,6 @@ from phrase_rescore.nn.storage import LOG
 _HARDLY = 20  # steps; a model of fewer is little better than its initial weights
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def seconds_of(record: Any) -> float:
-    """Return the seconds of a record. Raises ValueError or OverflowError for what no training writes."""
-    held_out = record.get("held_out") if isinstance(record, dict) else False
-    if not isinstance(held_out, dict | None):
-        raise ValueError("not a record of a log")
-    figures = record.get("train_loss"), *(held_out or {}).values()
-    known = all(_is_number(record.get(name)) and math.isfinite(record[name]) for name in ("step", "seconds"))
-    if not known or not all(figure is None or _is_number(figure) for figure in figures):
-        raise ValueError("a figure of the log is not a number")
-    return float(record["seconds"])
-
-
 def shortfall(training: Mapping[str, Any], items: str = "pairs") -> str:
     """Return why a training was too short, by its unchecked summary in config.json; empty if it was not."""
     steps, passes = training.get("steps"), training.get("passes")
@@ -50,6 +34,6 @@ def training_seconds(directory: str) -> float | None:
     try:
         with open(os.path.join(directory, LOG), "rb") as stream:
             *_, last = stream
-        return seconds_of(json.loads(last))
-    except (OSError, ValueError, OverflowError, RecursionError):
+        return float(json.loads(last)["seconds"])
+    except (OSError, ValueError, TypeError, LookupError, OverflowError, RecursionError):
         return None

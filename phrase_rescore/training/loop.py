@@ -11,9 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.messages import printable
 from phrase_rescore.training.config import Observer, Recipe
-from phrase_rescore.training.log import seconds_of
 from phrase_rescore.training.processes import ALONE, Gradients, ProcessGroup
 from phrase_rescore.training.signals import FirstSignal
 from phrase_rescore.training.state import TrainingState
@@ -60,7 +58,7 @@ class NotFiniteError(RescoreError):
 
 @dataclass
 class Figures:
-    """The figures of a training so far, as its state keeps them. Raises ValueError or TypeError for impossible ones."""
+    """The figures of a training so far, as its state keeps them."""
 
     seconds: float = 0.0  # of training, when they were saved
     best_step: int = 0
@@ -69,16 +67,6 @@ class Figures:
     waited: int = 0  # evaluations since the best one
     losses: list[float] = field(default_factory=list)  # of each process since the last evaluation, summed
     items: int = 0  # since the last evaluation
-
-    def __post_init__(self) -> None:
-        for record in ({"step": self.best_step, "seconds": self.seconds, "held_out": self.best}, *self.records):
-            seconds_of(record)
-        possible = min(self.best_step, self.waited, self.items) >= 0 and (self.best is None or math.isfinite(self.best["loss"]))
-        if not possible or not all(map(math.isfinite, self.losses)):
-            raise ValueError("its figures are not those of a training")
-
-
-_AVERAGES = {torch.optim.Adam: ("exp_avg", "exp_avg_sq"), torch.optim.Adadelta: ("square_avg", "acc_delta")}  # of a weight
 
 
 def make_optimizer(name: str, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
@@ -222,25 +210,13 @@ class Trainer:
         """Continue from the state on disk; the observer hears the records of earlier sittings."""
         assert self.state
         self.steps, tensors, figures = self.state.load()
-        try:
-            if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
-                raise ValueError("a number is infinite or NaN")
-            self.figures = Figures(**figures)
-            self._loss, self._items = self.figures.losses[self.processes.rank], self.figures.items
-            self.module.load_state_dict(_under("module.", tensors))
-            weights = self.module.state_dict()
-            best = _under("best.", tensors)
-            if bool(best) != (self.figures.best is not None) or not _same_shapes(best, weights):
-                raise ValueError("the best weights do not fit")
-            averages = {i: found for i in range(len(self.parameters)) if (found := _under(f"optimizer.{i}.", tensors))}
-            for i, parameter in enumerate(self.parameters):
-                wanted = dict.fromkeys(_AVERAGES[type(self.optimizer)], parameter) | {"step": torch.tensor(0)}
-                if not _same_shapes(averages.get(i, {}), wanted):
-                    raise ValueError("the optimizer's averages do not fit")
-            self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": averages})
-        except (LookupError, TypeError, ValueError, OverflowError, RuntimeError) as error:
-            raise self.state.damaged(printable(str(error), limit=300)) from None
-        self.best_weights = {name: value.to(weights[name].device) for name, value in best.items()}
+        self.figures = Figures(**figures)
+        self._loss, self._items = self.figures.losses[self.processes.rank], self.figures.items
+        self.module.load_state_dict(_under("module.", tensors))
+        averages = {i: found for i in range(len(self.parameters)) if (found := _under(f"optimizer.{i}.", tensors))}
+        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": averages})
+        device = self.parameters[0].device
+        self.best_weights = {name: value.to(device) for name, value in _under("best.", tensors).items()}
         self._started = time.monotonic() - self.figures.seconds
         self.saved = self.steps
         for record in self.figures.records:
@@ -259,11 +235,6 @@ def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
             batch = following.result()
             following = executor.submit(next, batches)
             yield batch
-
-
-def _same_shapes(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> bool:
-    """Return whether tensors, if there are any, have the names and shapes of others."""
-    return not found or {k: v.shape for k, v in found.items()} == {k: v.shape for k, v in wanted.items()}
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

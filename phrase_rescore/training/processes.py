@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import count
 from typing import Any
 
 import torch
@@ -18,7 +17,6 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from phrase_rescore.errors import OptionError, RescoreError
-from phrase_rescore.progress import Say
 from phrase_rescore.runtime import use_threads
 
 Loss = Callable[[nn.Module, Any], Tensor]  # (module, part): the summed loss, a scalar
@@ -50,11 +48,11 @@ class ProcessGroup:
         dist.all_gather(shared, own)
         return [numbers.tolist() for numbers in shared]
 
-    def first_alone(self, work: Callable[[], bool], say: Say) -> bool:
+    def first_alone(self, work: Callable[[], bool]) -> bool:
         """Run ``work`` in the first process while the others wait, and return its result in all of them.
 
-        They wait without a collective, whose time would be limited; the second one says so every minute. Raises what ``work``
-        raises, in the others RescoreError if it failed or the store is gone.
+        They wait without a collective, whose time would be limited. Raises what ``work`` raises, in the others RescoreError if
+        it failed or the store is gone.
         """
         if self.store is None:
             return work()
@@ -67,14 +65,13 @@ class ProcessGroup:
                 with contextlib.suppress(RuntimeError):  # the store is gone: the others too
                     self.store.set(_OUTCOME, outcome)
             return done
-        for minutes in count(1):
+        told = b""
+        while not told:
             try:
-                self.store.wait([_OUTCOME], _MINUTE)
+                self.store.wait([_OUTCOME], _MINUTE)  # signals are heard in between
                 told = self.store.get(_OUTCOME)
-                break
             except dist.DistStoreError:  # not yet
-                if self.rank == 1:
-                    say(f"waiting for the first process, which prepares the pairs, for {minutes} minutes")
+                continue
             except RuntimeError as error:
                 raise RescoreError(f"the first process is gone ({str(error).splitlines()[0]}); see its error") from None
         if told == b"failed":

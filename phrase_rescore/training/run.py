@@ -10,12 +10,12 @@ from phrase_rescore.data.prepared import Store
 from phrase_rescore.progress import Listener, Say, silent
 from phrase_rescore.training.config import AnySettings, Observer, Settings
 from phrase_rescore.training.log import shortfall
-from phrase_rescore.training.loop import Task
+from phrase_rescore.training.loop import Task, Trainer
 from phrase_rescore.training.processes import local_device
 from phrase_rescore.training.session import Session, Source
 
 AnyTask = TypeVar("AnyTask", bound=Task)
-Model = TypeVar("Model")
+Model = TypeVar("Model", bound=Any)  # which has ``training``, the training summary
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Training(Generic[Store, AnyTask, Model]):
     identity: dict[str, Any]  # the settings that may change the weights; the data have a fingerprint of their own
     summarized: tuple[str, ...]  # settings that the training summary of config.json records
     task: Callable[[Store, Listener], AnyTask]  # from the data to the model before its first step, with its minibatches
-    measured: Callable[[AnyTask, Say], dict[str, Any]]  # further entries of the summary, of the best weights; it may warn
-    model: Callable[[AnyTask, Store, dict[str, Any]], Model]  # from the trained network, the data and the summary
+    # From the task with the best weights, the data, the summary so far and what hears warnings
+    model: Callable[[AnyTask, Store, dict[str, Any], Say], Model]
     load: Callable[[str], Model]
     save: Callable[[Model, str], None]
     init_from: str | None = None  # the model to start from
@@ -46,24 +46,26 @@ def train(training: Training[Store, AnyTask, Model], model_dir: str, observer: O
     """Prepare the data, train, and write and return the model. Raises RescoreError."""
     config, source = training.config, training.source
     config.recipe.check_held_out(source.most_held_out)
-    identity = training.identity | {"data": source.fingerprints[0]}
-    with Session(model_dir, config, identity, observer) as session:
+    with Session(model_dir, config, training.identity | {"data": source.fingerprints[0]}, observer) as session:
         store = session.prepare(source, training.check_start)
         if store is None:  # an earlier run ended just before it cleaned up
             return training.load(model_dir)
-        recipe = session.limited(config.recipe, len(store.train), len(store.held_out))
+        items, warn = len(store.train), session.observer.warn
+        config.recipe.check_held_out(len(store.held_out))
+        recipe = config.recipe.limited(session.limits(config.recipe.limits(), config.recipe.usual_limits()), items)
         task = training.task(store, session.observer)
-        with session.learned(task, recipe, evaluate_first=training.init_from is not None) as outcome:
-            measured = training.measured(task, session.observer.warn)
-        summary = {
-            "inputs": [os.path.basename(path) for path in source.inputs],
-            **store.summary(),
-            **replace(config, recipe=recipe).summary(training.summarized),
-            **outcome.summary(recipe.passes(outcome.steps, len(store.train))),
-            **measured,
-        }
-        if training.warns_if_short and (found := shortfall(summary)):
-            session.observer.warn(f"{found}; train again with --overwrite and a larger --max-time")
-        model = training.model(task, store, summary)
+        trainer = Trainer(
+            task, recipe, threads=session.threads, processes=session.processes, state=session.state, observer=session.observer
+        )
+        with session.learned(trainer, evaluate_first=training.init_from is not None) as outcome:
+            summary = {
+                "inputs": [os.path.basename(path) for path in source.inputs],
+                **store.summary(),
+                **replace(config, recipe=recipe).summary(training.summarized),
+                **outcome.summary(recipe.passes(outcome.steps, items)),
+            }
+            model = training.model(task, store, summary, warn)
+        if training.warns_if_short and (found := shortfall(model.training)):
+            warn(f"{found}; train again with --overwrite and a larger --max-time")
         session.publish(lambda directory: training.save(model, directory))
     return model

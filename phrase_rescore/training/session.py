@@ -23,22 +23,18 @@ from phrase_rescore.files.paths import beside
 from phrase_rescore.messages import counted
 from phrase_rescore.nn.storage import LOG, atomic_directory, check_target, numbers_of
 from phrase_rescore.progress import Listener
-from phrase_rescore.training.config import Observer, Recipe, Settings, in_words
-from phrase_rescore.training.loop import NotFiniteError, Outcome, Task, Trainer
+from phrase_rescore.training.config import Observer, Settings, in_words
+from phrase_rescore.training.loop import NotFiniteError, Outcome, Trainer
 from phrase_rescore.training.processes import find_processes, process_group
 from phrase_rescore.training.state import TrainingState
 
 
 def check_like(own: object, donor: object, names: Sequence[str]) -> None:
     """Raise OptionError if a model to start from differs in attributes of these names, which are options, too."""
-
-    def value(name: str, of: object, dashes: str = "") -> str:
-        return f"no {dashes}{name}" if getattr(of, name) is None else f"{dashes}{name} {getattr(of, name)}"
-
-    if names := [name for name in names if getattr(own, name) != getattr(donor, name)]:
-        found = ", ".join(f"{value(name, donor)}, not {getattr(own, name)}" for name in names)
-        remedy = " ".join(value(name, donor, "--") for name in names)
-        raise OptionError(f"the model to start from has {found}; train with {remedy}")
+    if other := [name for name in names if getattr(own, name) != getattr(donor, name)]:
+        values = {name: getattr(donor, name) for name in other}
+        wanted = " ".join(f"--{name} {value}" if value is not None else f"no --{name}" for name, value in values.items())
+        raise OptionError(f"the model to start from has other sizes; train with {wanted}")
 
 
 class Source(ABC, Generic[Store]):
@@ -119,7 +115,7 @@ class Session(contextlib.ExitStack):
         slow = runtime.check_precision(machine.precision, machine.device)
         runtime.prepare(machine.threads)
         runtime.set_tf32(machine.precision, machine.device)
-        self._talk = observer or Observer()  # of every process, while it waits
+        self._talk = observer or Observer()
         self.processes = find_processes()
         kind = torch.device(machine.device).type
         identity |= {"version": __version__, "torch": torch.__version__, "processes": self.processes.size, "device": kind}
@@ -129,6 +125,7 @@ class Session(contextlib.ExitStack):
         if slow:
             self.observer.warn(slow)
         self.resumes, self.finish = False, settings.output.finish
+        self.threads = machine.threads if machine.device == "cpu" else 1  # a GPU is kept busy by the whole minibatch
         self._model_dir, self._settings = model_dir, settings
 
     def prepare(self, source: Source[Store], check: Callable[[], None] = lambda: None) -> Store | None:
@@ -149,7 +146,7 @@ class Session(contextlib.ExitStack):
             source.prepare(self.observer, self.state.check)
             return True
 
-        if not self.processes.first_alone(begin, self._talk.say):
+        if not self.processes.first_alone(begin):
             return None
         store = source.find()
         if store is None:
@@ -182,45 +179,40 @@ class Session(contextlib.ExitStack):
         state.check()
         return True
 
-    def limited(self, recipe: Recipe, items: int, held_out: int) -> Recipe:
-        """Return the recipe with the limits given, or the interrupted training's, or the usual ones. Raises OptionError."""
-        recipe.check_held_out(held_out)
-        limits, state = recipe.limits(), self.state
+    def limits(self, given: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
+        """Return the limits of this run: those given, else the interrupted training's, else the usual ones."""
         if self.resumes:
-            before = state.read()["limits"]
-            if limits and limits != before and not self.finish:
-                self.observer.say(f"--resume: training ends after {in_words(limits)}, no longer after {in_words(before)}")
+            before = self.state.read()["limits"]
+            if given and given != before and not self.finish:
+                self.observer.say(f"--resume: training ends after {in_words(given)}, no longer after {in_words(before)}")
             else:
-                limits = before
-        state.limits = limits or recipe.usual_limits()
-        return recipe.limited(state.limits, items)
+                given = before
+        self.state.limits = given or usual
+        return self.state.limits
 
     @contextlib.contextmanager
-    def learned(self, task: Task, recipe: Recipe, evaluate_first: bool = False) -> Iterator[Outcome]:
+    def learned(self, trainer: Trainer, evaluate_first: bool = False) -> Iterator[Outcome]:
         """Train, and yield the outcome while the best weights are measured in float32; on errors say how to continue."""
-        state, observer, processes, machine = self.state, self.observer, self.processes, self._settings.machine
-        threads = machine.threads if machine.device == "cpu" else 1  # a GPU is kept busy by the whole minibatch
-        trainer = Trainer(task, recipe, threads=threads, processes=processes, state=state, observer=observer)
-        together = counted(machine.threads, "thread") + f", {processes.size} processes" * (processes.size > 1)
-        observer.say(f"{numbers_of(task.module):,} parameters, {together}, {machine.device}")
-        network: Any = task.module
+        state, machine, network = self.state, self._settings.machine, trainer.task.module
+        processes = f", {self.processes.size} processes" if self.processes.size > 1 else ""
+        used = f"{counted(machine.threads, 'thread')}{processes}, {machine.device}"
+        self.observer.say(f"{numbers_of(network):,} parameters, {used}")
         try:
-            network.loss_dtype = torch.bfloat16 if machine.precision == "bf16" else None
+            network.loss_dtype = torch.bfloat16 if machine.precision == "bf16" else None  # type: ignore[assignment]
             outcome = trainer.fit(self.resumes, evaluate_first, self.finish)
-            network.loss_dtype = None
+            network.loss_dtype = None  # type: ignore[assignment]
             yield outcome
         except KeyboardInterrupt as error:
-            if (step := trainer.saved) is not None and processes.is_first:
+            if (step := trainer.saved) is not None and self.processes.is_first:
                 error.add_note(f"step {step:,} is saved in {state.directory}; the same command with --resume continues")
                 error.add_note("to keep it as it is, the same command with --finish makes the model")
             raise
         except NotFiniteError as error:
-            parts = [str(error)]
-            remedy = "try a smaller --learning-rate"
+            found, remedy = str(error), "try a smaller --learning-rate"
             if state.exists():
-                parts.append(f"{state.directory} has the last good state")
+                found += f", {state.directory} has the last good state"
                 remedy = f"delete it and {remedy}; if the machine failed, continue with --resume"
-            raise RescoreError(f"{', '.join(parts)}; {remedy}") from None
+            raise RescoreError(f"{found}; {remedy}") from None
 
     def _add_to_log(self, record: dict[str, Any]) -> None:
         """Append a record to the log in the state's directory; the first one starts it over. Raises RescoreError."""
@@ -248,5 +240,3 @@ class Session(contextlib.ExitStack):
         except (RescoreError, KeyboardInterrupt) as error:
             error.add_note(f"{state.directory} has the whole training; the same command with --resume continues")
             raise
-        if os.path.lexists(state.directory):
-            self.observer.warn(f"{state.directory} cannot be removed; the model is complete, so delete it")

@@ -1,5 +1,5 @@
 """A training under way, on disk: enough to resume it exactly. It is written whole or not at all, without pickle:
-state.json                  step, figures, the run's options, its limits and pairs, command, the tensors' file; a CRC-32
+state.json                  step, figures, the run's options, its limits and pairs, command; CRC-32 of it and of the tensors
 tensors-STEP.safetensors    weights, the optimizer's running averages, the best weights so far
 published                   device and inode of the finished model's directory, just before it takes its name
 """
@@ -12,20 +12,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import safetensors
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save
 from torch import Tensor
 
 from phrase_rescore.errors import ModelError, OptionError, RescoreError
-from phrase_rescore.files.outputs import remove_directory, sync, write_durably
+from phrase_rescore.files.outputs import remove_directory, write_durably
 from phrase_rescore.files.paths import is_stream
 from phrase_rescore.messages import printable
-from phrase_rescore.nn.storage import utf8_name
-from phrase_rescore.training.config import LIMITS
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 STATE, PUBLISHED = "state.json", "published"
-_ENTRIES = {"format_version", "run", "limits", "pairs", "command", "step", "tensors", "figures"}
 
 
 def differences(was: Any, now: Any, name: str = "") -> list[str]:
@@ -85,23 +81,18 @@ class TrainingState:
     def save(self, step: int, tensors: dict[str, Tensor], figures: dict[str, Any]) -> None:
         """Replace the last state: a kill, or a full disk (RescoreError), leaves that one or this one."""
         name = _tensors_of(step)
-        file = os.path.join(self.directory, name)
-        state = {
-            "format_version": FORMAT_VERSION, "run": self._run, "limits": self.limits, "pairs": self._numbers,
-            "command": self.command, "step": step, "tensors": name, "figures": figures,
-        }  # fmt: skip
-        state["crc"] = _crc(state)
         try:
+            data = save({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()})
+            state = {
+                "format_version": FORMAT_VERSION, "run": self._run, "limits": self.limits, "pairs": self._numbers,
+                "command": self.command, "step": step, "tensors_crc": zlib.crc32(data), "figures": figures,
+            }  # fmt: skip
+            state["crc"] = _crc(state)
             os.makedirs(self.directory, exist_ok=True)
-            save_file({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}, f"{file}.partial")
-            sync(f"{file}.partial")
-            os.replace(f"{file}.partial", file)
-            sync(self.directory)
+            write_durably(os.path.join(self.directory, name), data)
             write_durably(os.path.join(self.directory, STATE), json.dumps(state).encode() + b"\n")  # from now on it counts
-        except (OSError, safetensors.SafetensorError) as error:
-            with contextlib.suppress(OSError):
-                os.unlink(f"{file}.partial")
-            found = f"the state of step {step:,} cannot be saved ({getattr(error, 'strerror', None) or error})"
+        except OSError as error:
+            found = f"the state of step {step:,} cannot be saved ({error.strerror or error})"
             remedy = "the last one is intact: make room and continue with --resume"
             raise RescoreError(f"{self.directory}: {found}; {remedy}") from None
         for left in Path(self.directory).glob("tensors-*"):  # older ones, perhaps of killed runs
@@ -119,10 +110,7 @@ class TrainingState:
         if not isinstance(state, dict) or state.get("format_version") != FORMAT_VERSION:
             remedy = f"use the version that made it, or delete {self.directory} to start over"
             raise ModelError(f"{path}: not a training state of this version; {remedy}")
-        whole = state.pop("crc", None) == _crc(state) and state.keys() >= _ENTRIES
-        typed = whole and all(isinstance(state[name], dict) for name in ("run", "limits")) and isinstance(state["step"], int)
-        known = typed and state["limits"].keys() <= set(LIMITS)
-        if not known or state["step"] < 0 or state["tensors"] != _tensors_of(state["step"]):
+        if state.pop("crc", None) != _crc(state):
             raise self.damaged("changed since it was written", STATE)
         return state
 
@@ -140,12 +128,14 @@ class TrainingState:
     def load(self) -> tuple[int, dict[str, Tensor], dict[str, Any]]:
         """Return the step, tensors and figures of the last state. Raises ModelError when it is damaged or missing."""
         state = self.read()
+        name = _tensors_of(state["step"])
         try:
-            with utf8_name(os.path.join(self.directory, state["tensors"])) as name:
-                tensors = load_file(name)
-        except (OSError, KeyError, safetensors.SafetensorError) as error:
-            raise self.damaged(printable(str(error), limit=300)) from None
-        return state["step"], tensors, state["figures"]
+            data = Path(self.directory, name).read_bytes()
+        except OSError as error:
+            raise self.damaged(str(error)) from None
+        if zlib.crc32(data) != state["tensors_crc"]:
+            raise self.damaged("changed since it was written", name)
+        return state["step"], load(data), state["figures"]
 
     def damaged(self, found: str, file: str = "") -> ModelError:
         """Return the error for a damaged state."""

@@ -155,6 +155,14 @@ def test_a_number_that_is_none_names_its_option(run: Run, here: Path) -> None:
     assert result.last_line == "Error: Invalid value for '--digits': 'nan' is not a whole number from 2 to 17"
 
 
+@pytest.mark.parametrize(("option", "value"), [("--learning-rate", "1001"), ("--clip", "0"), ("--hidden", "x")])
+def test_a_setting_out_of_its_range_names_its_option(run: Run, here: Path, option: str, value: str) -> None:
+    """Though what it sets checks it, not the command line."""
+    result = run("train", "table", "-m", "new", option, value)
+    assert result.status == 2
+    assert result.last_line.startswith(f"Error: Invalid value for '{option}': '{value}")
+
+
 def checked_dataclasses() -> list[type]:
     importlib.import_module("phrase_rescore.api")
     direct = Checked.__subclasses__()

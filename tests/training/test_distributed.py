@@ -134,7 +134,6 @@ def two_processes(tmp_path: Path, what: str, *more: str) -> list[tuple[int, str]
 def test_processes_wait_for_the_first_one_longer_than_a_collective_would(tmp_path: Path) -> None:
     (first, _), (second, told) = two_processes(tmp_path, "slow")
     assert (first, second) == (0, 0), told
-    assert told.count("waiting for the first process, which prepares the pairs, for ") >= 2
     assert load(str(tmp_path / "model")).training["steps"] == 4
 
 
