@@ -6,22 +6,15 @@ import re
 from collections.abc import Iterator
 
 _NO_MEMORY = re.compile("(allocate|out of) memory")  # as torch says it
-_FULL = "make room there, or write elsewhere"
+_RIGHT, _ROOM = "get the right to", "make room there, or write elsewhere"
 _REMEDIES = {  # what to do when the system refuses: where something is read, and where it is written
     errno.ENOENT: ("check the path", "make its directory first, or name another"),
-    errno.ENOTDIR: ("check the path: a file stands in it where a directory should", "name another directory"),
-    errno.EISDIR: ("name a file in it", "name a file"),
-    errno.EACCES: ("get the right to read it, or a copy", "get the right to write there, or write elsewhere"),
-    errno.EPERM: ("get the right to read it, or a copy", "get the right to write there, or write elsewhere"),
-    errno.ELOOP: ("its links lead in a circle; name the file itself", "its links lead in a circle; name another file"),
-    errno.ENAMETOOLONG: ("check the path", "choose a shorter name"),
-    errno.EBADF: ("it is closed; name a file", "it is closed; name a file to write"),
+    errno.EACCES: (f"{_RIGHT} read it, or a copy", f"{_RIGHT} write there, or write elsewhere"),
+    errno.EPERM: (f"{_RIGHT} read it, or a copy", f"{_RIGHT} write there, or write elsewhere"),
     errno.EIO: ("the disk or network fails; copy it again", "the disk or network fails; write elsewhere"),
-    errno.EMFILE: ("raise the limit of open files, ulimit -n", "raise the limit of open files, ulimit -n"),
-    errno.EROFS: ("copy it", "write elsewhere"),
-    errno.ENOSPC: ("make room", _FULL),
-    errno.EDQUOT: ("make room", _FULL),
-    errno.EFBIG: ("raise the limit, ulimit -f", "raise the limit of file sizes, ulimit -f, or write elsewhere"),
+    errno.EMFILE: ("raise the limit of open files, ulimit -n",) * 2,
+    errno.ENOSPC: ("make room", _ROOM),
+    errno.EDQUOT: ("make room", _ROOM),
 }
 
 
@@ -50,8 +43,8 @@ class InputError(RescoreError):
 
 
 def remedy(error: OSError, writing: bool = False) -> str:
-    """Return what to do about an error of the system on reading or writing a file; '' if nothing is known."""
-    return _REMEDIES.get(error.errno or 0, ("", ""))[writing]
+    """Return what to do about an error of the system on reading or writing a file."""
+    return _REMEDIES.get(error.errno or 0, ("name another file", "write elsewhere"))[writing]
 
 
 def lacks_memory(error: BaseException) -> bool:
@@ -76,8 +69,7 @@ def writing(path: str, kind: type[RescoreError] = RescoreError) -> Iterator[None
     except BrokenPipeError:
         raise
     except OSError as error:
-        hint = remedy(error, writing=True)
-        raise kind(f"cannot write {path}: {error.strerror or error}" + (f"; {hint}" if hint else "")) from None
+        raise kind(f"cannot write {path}: {error.strerror or error}; {remedy(error, writing=True)}") from None
 
 
 class RowError(RescoreError):

@@ -3,7 +3,6 @@
 Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated. Nothing heavy is imported before a command runs.
 """
 
-import difflib
 import errno
 import importlib
 import io
@@ -36,8 +35,6 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            if like := difflib.get_close_matches(cmd_name, COMMANDS, n=1):
-                ctx.fail(f"No such command {cmd_name!r}. Did you mean {like[0]!r}?")
             return None
         module = importlib.import_module(f"phrase_rescore.cli.{COMMANDS[cmd_name]}")
         return cast(click.Command, getattr(module, cmd_name.replace("-", "_")))
@@ -98,8 +95,7 @@ def _one_line(error: BaseException) -> str:
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     where = error.filename or ("<stdout>" if error.errno in _OF_WRITING else "")
-    hint = remedy(error, writing=not error.filename)
-    return (f"{where}: " if where else "") + error.strerror + (f"; {hint}" if hint else "")
+    return (f"{where}: " if where else "") + f"{error.strerror}; {remedy(error, writing=not error.filename)}"
 
 
 class Terminated(KeyboardInterrupt):

@@ -1,55 +1,19 @@
 """Locks between processes that say who holds them.
 
-PATH.lock is locked (flock) while somebody writes PATH, and a line of JSON in it says who. One left by a killed process is taken
-over. Where the file system has no flock, the file is believed if it was written on another host or its process lives.
+PATH.lock is locked (flock) while somebody writes PATH, and a line in it says who. One left by a killed process is taken over,
+except where the file system has no flock.
 """
-
-from __future__ import annotations
 
 import contextlib
 import errno
 import fcntl
-import json
 import os
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from phrase_rescore.errors import OptionError, writing
 from phrase_rescore.messages import printable
 from phrase_rescore.progress import Say, silent
-
-
-class Holder(NamedTuple):
-    """Who holds a lock."""
-
-    pid: int
-    host: str
-    since: str  # local time
-
-    @classmethod
-    def read(cls, handle: int) -> Holder | None:
-        """Read the holder from a lock file; None if it names none, as in the moment after it was made."""
-        try:
-            words = json.loads(os.pread(handle, 4096, 0))
-            return cls(int(words["pid"]), str(words["host"]), str(words["since"]))
-        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-            return None
-
-    def __str__(self) -> str:
-        return f"process {self.pid} on {printable(self.host)} since {printable(self.since)}"
-
-    def may_live(self) -> bool:
-        """Tell whether the process lives, or may, being another host's."""
-        if self.host != os.uname().nodename:
-            return True
-        try:
-            os.kill(self.pid, 0)
-        except (ProcessLookupError, OverflowError):
-            return False
-        except PermissionError:
-            pass
-        return self.pid > 0
 
 
 def lock_file(handle: int) -> bool:
@@ -70,22 +34,25 @@ def has_name(handle: int, name: str) -> bool:
     return False
 
 
-def _open_locked(name: str, path: str, remedy: str) -> tuple[int, Holder | None]:
-    """Open and lock a file; return its handle and the dead Holder. Raises OptionError for a living one, OSError."""
+def _holder(handle: int) -> str:
+    """Return who holds, or held, a lock; '' in the moment after its file was made."""
+    return printable(os.pread(handle, 4096, 0).strip(), 300)
+
+
+def _open_locked(name: str, path: str, remedy: str) -> tuple[int, str]:
+    """Open and lock a file; return its handle and the dead holder. Raises OptionError for a living one, OSError."""
     while True:
         with contextlib.ExitStack() as closing:
             handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
             closing.callback(os.close, handle)
             try:
-                is_locked, earlier = lock_file(handle), Holder.read(handle)
-                if not is_locked and earlier and earlier.may_live():
-                    raise BlockingIOError
+                if not lock_file(handle) and (holder := _holder(handle)):
+                    raise OptionError(f"{path} is in use by {holder}; if that has ended, delete {name}")
             except BlockingIOError:
-                holder = Holder.read(handle) or "another process"
-                raise OptionError(f"{path} is in use by {holder} ({name}); {remedy}") from None
+                raise OptionError(f"{path} is in use by {_holder(handle) or 'another process'} ({name}); {remedy}") from None
             if has_name(handle, name):
                 closing.pop_all()
-                return handle, earlier
+                return handle, _holder(handle)
 
 
 def lock_name(path: str) -> str:
@@ -104,8 +71,8 @@ def locked(path: str, remedy: str, say: Say = silent) -> Iterator[None]:
             say(f"{name} is stale: {earlier} has ended; taken over")
         with contextlib.suppress(OSError):  # a full disk: the lock holds without the words
             os.ftruncate(handle, 0)
-            now = Holder(os.getpid(), os.uname().nodename, time.strftime("%Y-%m-%d %H:%M:%S"))
-            os.pwrite(handle, json.dumps(now._asdict()).encode() + b"\n", 0)
+            since = time.strftime("%Y-%m-%d %H:%M:%S")
+            os.pwrite(handle, f"process {os.getpid()} on {os.uname().nodename} since {since}\n".encode(), 0)
         yield
     finally:
         with contextlib.suppress(OSError):

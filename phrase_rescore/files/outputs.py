@@ -11,7 +11,7 @@ import shutil
 import sys
 import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from zlib_ng import zlib_ng
 
@@ -86,12 +86,6 @@ def measured(handle: int, most: int) -> tuple[int, int]:
     while length < most and (data := os.read(handle, min(CHUNK, most - length))):
         length, crc = length + len(data), zlib.crc32(data, crc)
     return length, crc
-
-
-class Writable(Protocol):
-    """What takes bytes."""
-
-    def write(self, data: bytes, /) -> object: ...
 
 
 class PartialFile:

@@ -46,34 +46,24 @@ def check_apart(reads: Iterable[Named], writes: Iterable[Named], replaced: Itera
     Standard input is read once. No file that is written may also be read, or be written twice; its partial neither. Nothing
     may be inside a directory that is ``replaced`` as a whole. Links and other spellings of a path are seen through.
     """
-    inputs, written, directories = (
+    inputs, outputs, directories = (
         [(name, path) for name, path in paths if path is not None] for paths in (reads, writes, replaced)
     )
     streams = [name for name, path in inputs if path == "-"]
     if len(streams) > 1:
         raise OptionError(f"{streams[0]} and {streams[1]} are both '-', standard input; name a file for one of them")
-    partials = [(f"the partial of {name}", partial_of(path)) for name, path in written if not is_stream(path)]
-    _check_distinct(inputs, [*written, *partials, *directories])
-    _check_outside(directories, [*inputs, *written, *directories])
-
-
-def _check_distinct(inputs: list[tuple[str, str]], outputs: list[tuple[str, str]]) -> None:
-    """Raise OptionError if an output is an input or another output."""
+    partials = [(f"the partial of {name}", partial_of(path)) for name, path in outputs if not is_stream(path)]
     taken = {_identity(path, written=False): (name, path) for name, path in reversed(inputs)}
-    for name, path in outputs:
+    for name, path in (*outputs, *partials, *directories):
         identity = _identity(path, written=True)
         if identity is not None and identity in taken:
             raise OptionError(f"{_shown(*taken[identity])} and {_shown(name, path)} are the same; name another for one of them")
         taken[identity] = name, path
-
-
-def _check_outside(directories: list[tuple[str, str]], paths: list[tuple[str, str]]) -> None:
-    """Raise OptionError if a path is inside one of the directories, which are replaced."""
     for outer in directories:
-        for inner in paths:
-            if _is_inside(inner[1], outer[1]):
-                fault = f"{_shown(*inner)} is inside {_shown(*outer)}, which is replaced as a whole"
-                raise OptionError(f"{fault}; name another for one of them")
+        for inner in (*inputs, *outputs, *directories):
+            if not is_stream(inner[1]) and os.path.realpath(inner[1]).startswith(f"{os.path.realpath(outer[1])}/"):
+                found = f"{_shown(*inner)} is inside {_shown(*outer)}, which is replaced as a whole"
+                raise OptionError(f"{found}; name another for one of them")
 
 
 def _shown(name: str, path: str) -> str:
@@ -115,10 +105,6 @@ def _identity(path: str, written: bool) -> tuple[object, ...] | None:
         around = os.stat(directory) if os.path.exists(directory) else None
         return (around.st_dev, around.st_ino, name) if around else (directory, name)
     return None if stat.S_ISCHR(status.st_mode) or stat.S_ISSOCK(status.st_mode) else (status.st_dev, status.st_ino)
-
-
-def _is_inside(path: str, directory: str) -> bool:
-    return not is_stream(path) and os.path.realpath(path).startswith(os.path.join(os.path.realpath(directory), ""))
 
 
 def beside(model_dir: str, what: str) -> str:

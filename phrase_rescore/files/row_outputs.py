@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, writing
-from phrase_rescore.files.outputs import PartialFile, Writable, atomic_output, write_durably
+from phrase_rescore.files.outputs import PartialFile, atomic_output, write_durably
 from phrase_rescore.files.paths import is_stream
 from phrase_rescore.messages import counted
 
@@ -178,12 +178,12 @@ class DroppedRows:
     def __init__(self, path: str, expected: bool) -> None:
         self.path, self.expected = path, expected
         self.rows, self.where = 0, list[str]()
-        self._stream: Writable | None = None
+        self._stream: PartialFile | BinaryIO | None = None
 
     @contextlib.contextmanager
     def opened(self, partial: PartialFile | None = None) -> Iterator[DroppedRows]:
         """Take rows in ``partial``, which others publish, or a file that goes if the block fails. Raises OptionError."""
-        output: contextlib.AbstractContextManager[Writable | None] = contextlib.nullcontext(partial)
+        output: contextlib.AbstractContextManager[PartialFile | BinaryIO | None] = contextlib.nullcontext(partial)
         if self.expected and not partial:
             output = atomic_output(self.path) if is_stream(self.path) else PartialFile(self.path).written(keep_empty=False)
         with output as self._stream:

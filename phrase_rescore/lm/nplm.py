@@ -11,12 +11,13 @@ scores as they are, without dividing by their sum (moses/LM/NeuralLMWrapper.cpp)
 """
 
 import os
+from typing import BinaryIO
 
 import numpy as np
 
 from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.errors import RescoreError
-from phrase_rescore.files.outputs import Writable, asks_for_gzip, atomic_output
+from phrase_rescore.files.outputs import asks_for_gzip, atomic_output
 from phrase_rescore.files.paths import Path
 from phrase_rescore.lm.checkpoint import LanguageModel, load, warnings
 from phrase_rescore.messages import shown
@@ -38,7 +39,7 @@ def export_lm(lm: Path, out: Path, *, warn: Say = silent) -> str:
     return f"{out}: NeuralLM factor=0 name=CSLM0 order={model.model.config.order} path={out}"
 
 
-def write_nplm(stream: Writable, lm: LanguageModel) -> None:
+def write_nplm(stream: BinaryIO, lm: LanguageModel) -> None:
     """Write a model: words by our ids, the start of a sentence, the missing word. Raises RescoreError for an odd word."""
     words = (END, UNKNOWN, *lm.vocab.words, START, NULL)
     if len(set(words)) < len(words):

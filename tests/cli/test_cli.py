@@ -57,11 +57,6 @@ def test_every_command_has_help_that_fits_two_screens(run: Run, monkeypatch: pyt
     assert all(line.startswith("set -o pipefail; ") for line in piped)
 
 
-def test_a_misspelt_command_gets_a_suggestion(run: Run) -> None:
-    assert run("anotate", "table").last_line == "Error: No such command 'anotate'. Did you mean 'annotate'?"
-    assert run("zzz").last_line == "Error: No such command 'zzz'."
-
-
 def test_a_command_ends_with_what_it_wrote_and_what_to_type_next(run: Run, model_dir: str, tmp_path: Path) -> None:
     table, out = tmp_path / "table", tmp_path / "a table.gz"
     table.write_bytes(ROW)

@@ -112,7 +112,7 @@ def stopped(process: subprocess.Popen[str], lock: Path, step: int, number: signa
         for line in process.stderr:
             said.append(line.rstrip("\n"))
             if f": step {step}," in line:
-                os.kill(json.loads(lock.read_bytes())["pid"], number)
+                os.kill(int(lock.read_text().split()[1]), number)
     return said
 
 
