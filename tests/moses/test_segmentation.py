@@ -12,18 +12,14 @@ PHRASES = (UsedPhrase(1, 2, b"y z"), UsedPhrase(0, 0, b"x"))
 SCORES = b"Distortion0= 0 LM0= -1.5 ||| -0.5"
 
 
-def in_surface(text: bytes) -> Derivation:
-    return parse_surface(text)
-
-
 def in_list(text: bytes) -> Derivation:
     return parse_line(text).derivation()
 
 
 @pytest.mark.parametrize(("output", "read"), [  # what moses of 2025 writes
-    (b"y z |1-2| x |0-0| ", in_surface),
+    (b"y z |1-2| x |0-0| ", parse_surface),
     (b"|lm=(1:-15.5:unk,2:-3.25)| y z |1-2,wa=0-0 1-1 ,total=-1, Distortion0= 0 LM0= -1.5 -2| x |0-0,wa=,total=-1, LM0= 0| ",
-     in_surface),
+     parse_surface),
     (b"0 ||| y z |1-2| x |0-0|  ||| " + SCORES, in_list),
     (b"0 ||| y z x  ||| " + SCORES + b" ||| 1-2=0-1 0=2", in_list),
     (b"0 ||| y z x  ||| " + SCORES + b" ||| 1-2=0-1 0=2 ||| 0-0 ", in_list),
@@ -40,8 +36,8 @@ def test_an_empty_line_has_no_phrases(text: bytes) -> None:
 
 
 @pytest.mark.parametrize(("output", "read", "found"), [
-    (b"y z x", in_surface, "no phrase segmentation"),
-    (b"y z |1-2| x", in_surface, "no |first-last| after 'x'"),
+    (b"y z x", parse_surface, "no phrase segmentation"),
+    (b"y z |1-2| x", parse_surface, "no |first-last| after 'x'"),
     (b"0 ||| y z x ||| LM0= 1 ||| 0", in_list, "no phrase segmentation in an n-best list"),
     (b"0 ||| y z x ||| LM0= 1 ||| 0 ||| ", in_list, "no phrase segmentation in an n-best list"),
     (b"0 ||| y x ||| LM0= 1 ||| 0 ||| 1-2=0 0=0", in_list, "the phrase '0=0' does not follow the one before it"),

@@ -58,15 +58,6 @@ def test_an_inverse_model_proposes_sources(run: Run, model_dir: str, proposed: R
     assert [float(row[0]) for row in columns(scored.out)] == pytest.approx([float(row[2]) for row in proposed], abs=1e-4)
 
 
-@pytest.mark.parametrize("phrase", [
-    b"\0", b"\xff\xfe", "\u2028 \u00a0".encode(), b"\x0b", b"</s>", b"UNK", b"|", b"a|b", b"x" * 100_000, b"y " * 1000,
-], ids=lambda phrase: str(phrase)[:20])  # fmt: skip
-def test_hostile_phrases_are_phrases(run: Run, model_dir: str, phrase: bytes) -> None:
-    done = run("generate", "-m", model_dir, "-n", 2, stdin=phrase + b"\n" + phrase)
-    assert done.status == 0, done.err
-    assert [row[0] for row in columns(done.out)] == [b" ".join(phrase.split(b" ")).strip(b" ")] * 4
-
-
 @pytest.mark.parametrize("options", [["--random", "--beam", 3], ["--temperature", 2], ["--top-k", 2]])
 def test_options_that_contradict_each_other(run: Run, model_dir: str, options: list[object]) -> None:
     done = run("generate", "-m", model_dir, *options, stdin=STDIN)

@@ -38,17 +38,6 @@ def test_a_program_can_keep_it_open(name, model_dir, tmp_path, warm_path, monkey
         assert process.wait() == 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["embed -m {m}", "generate -m {m} -n 5", "score -m {m}"])
-def test_a_reader_that_has_seen_enough(command: str, model_dir: str, warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", warm_path)
-    line = "the house ||| das" if command.startswith("score") else "the house"
-    script = f"yes '{line}' | head -n 20000 | phrase-rescore {command.format(m=model_dir)} | head -n 1"
-    done = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, check=True, timeout=60)
-    assert done.stdout
-    assert done.stderr == b""
-
-
 GOOD = {"score": b"the ||| das\nold ||| alt\n", "generate": b"the\nold\n", "embed": b"the\nold\n"}
 BAD_LINES = [
     ("score", b"house", "no phrase pair in 'house'"),

@@ -36,16 +36,13 @@ def test_a_language_model_scores_typed_text(run: Run, tmp_path: Path) -> None:
     assert typed.out == run("score-lm", "-m", lm, "--per-word", stdin=b"the house .\n&lt; s &gt;\n").out
 
 
-def test_dashes_are_cut_for_a_model_that_knows_them_so(run: Run, make_model: MakeModel) -> None:
-    for words, tokens in ((b"a", b"e-mail"), (b"@-@", b"e @-@ mail")):
-        found = run("generate", "-m", make_model(source=(words,)), "-n", 1, "--tokenize", "en", stdin=b"e-mail\n")
-        assert found.out.split(b"\t")[0] == tokens
-
-
-def test_case_stays_where_the_model_knows_the_word_so_or_not_at_all(run: Run, make_model: MakeModel) -> None:
-    model = make_model(source=(b"File", b"file", b"open"))
-    found = run("generate", "-m", model, "-n", 1, "--tokenize", "en", stdin=b"Open File Zebra\n")
-    assert found.out.split(b"\t")[0] == b"open File Zebra"
+@pytest.mark.parametrize(("known", "typed", "tokens"), [
+    ((b"a",), b"e-mail", b"e-mail"), ((b"@-@",), b"e-mail", b"e @-@ mail"),
+    ((b"File", b"file", b"open"), b"Open File Zebra", b"open File Zebra"),
+])  # fmt: skip
+def test_dashes_and_case_are_those_that_the_model_knows(run: Run, make_model: MakeModel, known, typed, tokens) -> None:
+    found = run("generate", "-m", make_model(source=known), "-n", 1, "--tokenize", "en", stdin=typed + b"\n")
+    assert found.out.split(b"\t")[0] == tokens
 
 
 def test_an_inverse_model_reads_typed_targets(run: Run, make_model: MakeModel, tmp_path: Path) -> None:
