@@ -138,8 +138,6 @@ def _check_paths(inputs: Sequence[str], model_dir: str, settings: Mapping[str, A
     for name in ("source_vocab", "target_vocab", "vocab", "scratch"):
         if settings.get(name):
             reads.append((f"--{name.replace('_', '-')}", settings[name]))
-    for corpus in settings.get("vocab_corpus") or ():
-        reads.append(("--vocab-corpus", corpus))
     data = "text" if "text_dir" in settings else "pairs"
     prepared = settings[f"{data}_dir"] or beside(model_dir, data)
     replaced = [("-m", model_dir), ("the state of -m", beside(model_dir, "training")), (f"--{data}", prepared)]

@@ -48,8 +48,6 @@ _pairs = TrainingOptions(PRESETS, "MODEL_DIR")
     _pairs.setting("shortlist", "Known words a side. All others are UNK."),
     option("--source-vocab", FILE, "Take the source shortlist from FILE: word, tab, count a line."),
     option("--target-vocab", FILE, "Take the target shortlist from FILE."),
-    option("--vocab-corpus", FILE, "Count words in this tokenized corpus instead of the pairs.", "SOURCE TARGET", nargs=2),
-    flag("--allow-poor-coverage", "Train even if the given words are less than half of the pairs' words."),
     option("--source-factor", FACTORS, "Read only the K-th factor, from 0, of every source word.", "K"),
     option("--target-factor", FACTORS, "Read only the K-th factor of every target word.", "K"),
 )

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from phrase_rescore.data import prepared
 from phrase_rescore.data.prepared import Fingerprint, Layout, growing_array, mapped
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.sampling import Smallest
@@ -29,7 +28,7 @@ _FILES = tuple(".".join((*names, "npy")) for names in product(_PARTS, _SIDES, ("
 
 
 @dataclass(frozen=True)
-class PairNumbers(prepared.Numbers):
+class PairNumbers:
     """The counts of a store and of what was left out; all but the shares are numbers of distinct pairs."""
 
     training: int

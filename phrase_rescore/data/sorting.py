@@ -7,9 +7,7 @@ NUL included. The order is that of the lines' bytes (``LC_ALL=C``), so equal sou
 import contextlib
 import hashlib
 import os
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO
@@ -142,17 +140,6 @@ def _keep(result: SortedPairs, chunks: Iterable[bytes], min_count: int, max_leng
 
 def _no_room(scratch: str, error: OSError) -> RescoreError:
     return RescoreError(f"cannot write in {scratch}: {error.strerror}; {_MORE_ROOM}")
-
-
-def check_room(scratch: str) -> int:
-    """Return how many bytes can be written in ``scratch``. Raises RescoreError if there are none."""
-    try:
-        with tempfile.TemporaryFile(dir=scratch) as probe:
-            probe.write(bytes(4096))
-            probe.flush()
-        return shutil.disk_usage(scratch).free
-    except OSError as error:
-        raise _no_room(scratch, error) from None
 
 
 def scratch_name(scratch: str, owner: str) -> str:

@@ -2,9 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, repeat
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from phrase_rescore.errors import InputError
 from phrase_rescore.files.inputs import open_plain, read_rows
 from phrase_rescore.messages import shown
-from phrase_rescore.moses.table import select_factor, words
+from phrase_rescore.moses.table import select_factor
 from phrase_rescore.moses.text import escape, unescape
 
 EOS = 0  # ends every phrase
@@ -21,7 +21,6 @@ FIRST_WORD = 2
 SIDES = ("source", "target")
 SOURCE_VOCAB, TARGET_VOCAB = "source.vocab", "target.vocab"  # the files of their words
 MOSTLY, _TELLING = 0.5, 4  # share of unknown words from which sides may be swapped, and words of a side that it takes to tell
-FEW_KNOWN, LEAST_KNOWN = 0.9, 0.5  # shares of known words below which a given vocabulary is warned of, and refused
 
 
 @dataclass(frozen=True)
@@ -65,11 +64,6 @@ def most_frequent(counts: Counter[bytes], shortlist: int, teach_unk: bool = True
     return Vocabulary(tuple(kept), tuple(kept.values())), left_out
 
 
-def count_words(lines: Iterable[bytes]) -> Counter[bytes]:
-    """Count the words of a tokenized corpus, one segment a line."""
-    return Counter(chain.from_iterable(words(line.rstrip(b"\r\n")) for line in lines))
-
-
 def shared_rows(own: Vocabulary, other: Vocabulary) -> tuple[list[int], list[int]]:
     """Return the ids, in both vocabularies, of EOS and UNK, by position, then of the words that both have."""
     shared = [word for word in own.ids if word in other.ids]
@@ -85,20 +79,14 @@ def format_vocabulary(vocabulary: Vocabulary) -> bytes:
 def read_vocabulary(path: str) -> Vocabulary:
     """Read what ``format_vocabulary`` wrote. Raises InputError for an empty or repeated word, one with a blank, a bad count."""
     found: dict[bytes, int] = {}
-    hint = "write one word, a tab and a count a line"
     with open_plain(path) as stream:
         for line_number, line in enumerate(read_rows(stream), 1):
-            word, tab, count = line.removesuffix(b"\n").partition(b"\t")
-            if not word or b" " in word:
-                raise InputError(path, f"{shown(word)} is not a word", hint, line_number)
-            if line.endswith((b"\r", b"\r\n")):
-                raise InputError(path, "the line ends in CR LF", "convert it to LF line ends", line_number)
+            word, _, count = line.removesuffix(b"\n").partition(b"\t")
+            if not word or b" " in word or not (count.isdigit() and len(count) <= 18):  # of 64 bits
+                found_line = shown(line.removesuffix(b"\n"))
+                raise InputError(path, f"{found_line} is not a word, a tab and a count", "write these a line", line_number)
             if word in found:
                 raise InputError(path, f"{shown(word)} is listed twice", "name every word once", line_number)
-            if not tab:
-                raise InputError(path, f"{shown(word)} has no count", hint, line_number)
-            if not (count.isdigit() and len(count) <= 18):  # of 64 bits
-                raise InputError(path, f"count {shown(count)}", hint, line_number)
             found[word] = int(count)
     return Vocabulary(tuple(found), tuple(found.values()))
 
@@ -116,12 +104,12 @@ def _folded(word: bytes) -> bytes:
     return word.decode("utf-8", "surrogateescape").casefold().encode("utf-8", "surrogateescape")
 
 
-def _described(unknown: Counter[bytes], vocab: Vocabulary, seen: Counter[bytes], other: Vocabulary, annotating: bool) -> str:
+def _described(unknown: Counter[bytes], vocab: Vocabulary, seen: Counter[bytes], other: Vocabulary) -> str:
     """Name the commonest unknown words, and the change that makes most of them known."""
     ranked = sorted(unknown.items(), key=lambda item: (-item[1], item[0]))[:10]
     commonest = "commonest: " + ", ".join(f"{shown(word)} {n}" for word, n in ranked)
     total = unknown.total()
-    here, there = ("the table", "the model's text") if annotating else ("the input", "the vocabulary's text")
+    here, there = "the table", "the model's text"
 
     def share(known: Callable[[bytes], bool]) -> float:
         return sum(n for word, n in unknown.items() if known(word)) / total
@@ -140,19 +128,11 @@ def _described(unknown: Counter[bytes], vocab: Vocabulary, seen: Counter[bytes],
         return f"{commonest}; likely cause: {likeliest} ({causes[likeliest]:.0%} of them)"
     if sum(n for word, n in seen.items() if word not in other.ids) >= total / 2:
         return commonest
-    whose = "the model's" if annotating else "the vocabulary of the"
-    return f"{commonest}; likely cause: source and target are swapped (most are words of {whose} other side)"
+    return f"{commonest}; likely cause: source and target are swapped (most are words of the model's other side)"
 
 
 def _unknown(counts: Counter[bytes], vocab: Vocabulary) -> Counter[bytes]:
     return Counter({word: n for word, n in counts.items() if word not in vocab.ids})
-
-
-def known_share(counts: Counter[bytes], vocab: Vocabulary, other: Vocabulary) -> tuple[float, str]:
-    """Return the share of running words that a vocabulary has, and, below FEW_KNOWN, the words it lacks most, and why."""
-    unknown, total = _unknown(counts, vocab), counts.total()
-    share = (total - unknown.total()) / total if total else 1.0
-    return share, "" if share >= FEW_KNOWN else _described(unknown, vocab, counts, other, annotating=False)
 
 
 def untrained_unk(shares: Mapping[str, float], consequence: str) -> list[str]:
@@ -191,7 +171,7 @@ def fit_warnings(seen: Counts, vocabs: Vocabularies, unk_shares: tuple[float, fl
         share = unknown.total() / max(counts.total(), 1)
         if too_many_unknown(share, in_training):
             found = f"{share:.1%} of the {side} words are unknown to the model, {in_training:.1%} in its training"
-            yield f"{found}; {_described(unknown, vocab, counts, other, annotating=True)}"
+            yield f"{found}; {_described(unknown, vocab, counts, other)}"
 
 
 def refuse_swapped(name: str, seen: Counts, vocabs: Vocabularies, model: str = "the model") -> None:

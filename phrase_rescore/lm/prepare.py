@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore._version import __version__
-from phrase_rescore.data import prepared
 from phrase_rescore.data.prepared import Fingerprint, Layout, fingerprint_of, growing_array, mapped
 from phrase_rescore.data.sampling import Smallest
 from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary, format_vocabulary, most_frequent, read_shortlist, untrained_unk
@@ -41,7 +40,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class TextNumbers(prepared.Numbers):
+class TextNumbers:
     """What a store holds; words are running words, EOS not counted."""
 
     sentences: int
@@ -181,7 +180,7 @@ class TextSource(Source[TextStore]):
         fingerprint = fingerprint_of(inputs, (text.vocab,), **options, version=__version__)
         super().__init__(inputs, text.text_dir or beside(model_dir, "text"), fingerprint)
 
-    def check(self, listener: Listener) -> None:
+    def check(self) -> None:
         """Open every input, and read a given vocabulary, before hours of work. Raises InputError."""
         for path in self.inputs:
             if not is_stream(path):
@@ -189,7 +188,7 @@ class TextSource(Source[TextStore]):
         if self.text.vocab and not is_stream(self.text.vocab):
             read_shortlist(self.text.vocab, RESERVED)
 
-    def report(self, store: TextStore, made: bool, listener: Listener) -> None:
+    def report(self, store: TextStore, listener: Listener) -> None:
         """Report the size of the text."""
         numbers = store.numbers
         held_out = f"{numbers.held_out_sentences:,} sentences held out"

@@ -87,8 +87,6 @@ class Pairs(Checked):
 
     source_vocab: str | None = None  # file of the shortlist
     target_vocab: str | None = None
-    vocab_corpus: tuple[str, str] | None = None  # count words over these files, source and target
-    allow_poor_coverage: bool = False  # of the pairs' words by a given vocabulary
     shortlist: int = ranged(15_000, TIMES)  # words a side
     held_out: int = ranged(10_000, Whole(0, 10**9))  # pairs at most
     max_length: int | None = ranged(None, LENGTHS)  # words of a phrase or sentence

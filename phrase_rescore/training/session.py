@@ -60,7 +60,7 @@ class Source(ABC, Generic[Store]):
 
     def prepare(self, observer: Observer, check: Callable[[Any], None] = lambda numbers: None) -> Store:
         """Return the prepared data, or prepare them now under a lock. Raises InputError; OptionError if there are none."""
-        store, made = self.find(), False
+        store, found = self.find(), f"{self.called}: found prepared in {self.directory}"
         is_left = self.scratch is not None and os.path.lexists(scratch_name(self.scratch, self.directory))
         if store is None or is_left or os.path.lexists(lock_name(self.directory)):
             os.makedirs(os.path.dirname(os.path.realpath(self.directory)), exist_ok=True)
@@ -81,15 +81,15 @@ class Source(ABC, Generic[Store]):
                     if os.path.isdir(self.directory) and os.listdir(self.directory):
                         observer.say(f"{self.directory} has {self.others}; preparing them again")
                     self._store = store = self.make(observer, check)
-                    made = True
-        if not made:
-            observer.say(f"{self.called}: found prepared in {self.directory}")
+                    found = ""
+        if found:
+            observer.say(found)
         check(store.numbers)
-        self.report(store, made, observer)
+        self.report(store, observer)
         return store
 
     @abstractmethod
-    def check(self, listener: Listener) -> None:
+    def check(self) -> None:
         """Raise OptionError, InputError or RescoreError for unfit files, before hours of preparing data."""
 
     @abstractmethod
@@ -97,8 +97,8 @@ class Source(ABC, Generic[Store]):
         """Prepare the data in the directory. The caller holds its lock."""
 
     @abstractmethod
-    def report(self, store: Store, made: bool, listener: Listener) -> None:
-        """Report the size of the data; ``made``: they were prepared now. Raises OptionError if they cannot be trained on."""
+    def report(self, store: Store, listener: Listener) -> None:
+        """Report the size of the data. Raises OptionError if they cannot be trained on."""
 
 
 class Session(contextlib.ExitStack):
@@ -138,7 +138,7 @@ class Session(contextlib.ExitStack):
             if self.processes.size > 1 and source.fingerprints[0] is None:
                 remedy = "name files, not pipes or standard input"
                 raise OptionError(f"several processes need inputs that can be read twice: {remedy}")
-            source.check(self.observer)
+            source.check()
             os.makedirs(os.path.dirname(os.path.realpath(self._model_dir)), exist_ok=True)
             self.enter_context(locked(self._model_dir, "wait until it ends, or name another directory with -m", say))
             if not self._can_begin():

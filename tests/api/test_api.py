@@ -115,7 +115,7 @@ def test_trained_models_are_the_command_s(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("settings", [
-    {"pairs_dir": "m"}, {"pairs_dir": "m.training"}, {"source_vocab": "m/words"}, {"vocab_corpus": ("m/words", "pairs")},
+    {"pairs_dir": "m"}, {"pairs_dir": "m.training"}, {"source_vocab": "m/words"},
     {"scratch": "m/words"}, {"pairs_dir": "m.dropped", "drop_bad_rows": True},
 ])  # fmt: skip
 def test_a_training_replaces_nothing_that_it_reads_or_makes(

@@ -61,7 +61,6 @@ def listing(folder: Path) -> list[str]:
 
 READERS = {  # {bad} is the bad file, {good} a folder of good ones, {out} where to write, {model} a model
     "train": f"train {{bad}} -m {{out}} {TINY}",
-    "train --vocab-corpus": f"train {{good}}/table -m {{out}} {TINY} --vocab-corpus {{bad}} {{bad}}",
     "train --source-vocab": f"train {{good}}/table -m {{out}} {TINY} --source-vocab {{bad}}",
     "annotate": "annotate {bad} -m {model} -o {out}",
     "annotate --expect-rows": "annotate {good}/table -m {model} -o {out} --expect-rows {bad}",
@@ -83,7 +82,7 @@ FAULTS = {  # what the file holds
     "gzip of nothing": gzip.compress(b"", mtime=0), "an image": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
 }  # fmt: skip
 NO_ERROR = {  # (command, fault): what is no fault there
-    ("annotate --expect-rows", "gzip of nothing"), ("annotate --expect-rows", "an image"), ("train --vocab-corpus", "an image"),
+    ("annotate --expect-rows", "gzip of nothing"), ("annotate --expect-rows", "an image"),
 }  # fmt: skip
 READING = [(command, fault) for command in READERS for fault in (*FAULTS, "failing disk") if (command, fault) not in NO_ERROR]
 

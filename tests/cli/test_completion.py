@@ -73,7 +73,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 
 
 PLACES = {
-    "annotate ": "file", "annotate t -o ": "file", "annotate t -m ": "dir", "train t --vocab-corpus a ": "file",
+    "annotate ": "file", "annotate t -o ": "file", "annotate t -m ": "dir",
     "train t --pairs ": "dir", "evaluate --set dev ": "file",
     "evaluate --set dev ref a=": "file", "info -m m ": "file",
 }  # fmt: skip

@@ -53,7 +53,6 @@ def listing(folder: Path) -> list[Path]:
     ("annotate table/x", "TABLE", "table/x"),
     ("annotate model", "TABLE", "model"),
     ("train table none -m new", "INPUT", "none"),
-    ("train table -m new --vocab-corpus table none", "--vocab-corpus", "none"),
     ("train table -m new --scratch none", "--scratch", "none"),
     ("train table -m new --scratch table", "--scratch", "table"),
     ("train table -m table", "-m", "table"),

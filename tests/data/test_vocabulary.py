@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary, count_words, format_vocabulary, most_frequent, read_vocabulary
+from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary, format_vocabulary, most_frequent, read_vocabulary
 from phrase_rescore.errors import InputError
 
 WORD = st.binary(min_size=1, max_size=4).filter(lambda word: not set(word) & set(b" \t\n"))
@@ -58,11 +58,6 @@ def test_the_rarest_hundredth_teaches_unk(types: int, shortlist: int, kept: int,
     assert set(vocabulary.words) == {b"%d" % i for i in range(types - kept, types)}, "the most frequent are kept"
 
 
-def test_corpus_is_counted_by_ascii_blanks() -> None:
-    lines = [b"a b\tb\r\n", b"\n", b" c\xc2\xa0d  a", b"\x85 \xe2\x80\xa8"]
-    assert count_words(lines) == {b"a": 2, b"b": 2, b"c\xc2\xa0d": 1, b"\x85": 1, b"\xe2\x80\xa8": 1}
-
-
 @given(st.dictionaries(WORD, st.integers(0, 10**12)))
 def test_format_and_read_are_inverse_for_all_bytes(tmp_path_factory: pytest.TempPathFactory, words: dict[bytes, int]) -> None:
     vocabulary = Vocabulary(tuple(words), tuple(words.values()))
@@ -77,24 +72,13 @@ def test_a_last_line_without_newline(tmp_path: Path) -> None:
     assert read_vocabulary(str(path)) == Vocabulary((b"a", b"b"), (0, 3))
 
 
-LAYOUT = "write one word, a tab and a count a line"
-
-
-@pytest.mark.parametrize(("data", "text"), [
-    (b"a\t1\n\nb\t1\n", f"2: '' is not a word; {LAYOUT}"), (b"a\t1\n\t3\n", f"2: '' is not a word; {LAYOUT}"),
-    (b"a b\t1\n", f"1: 'a b' is not a word; {LAYOUT}"),
-    (b"a\t2\nb\t1\na\t1\n", "3: 'a' is listed twice; name every word once"),
-    (b"b\t1\na\n", f"2: 'a' has no count; {LAYOUT}"), (b"a\t\n", f"1: count ''; {LAYOUT}"),
-    (b"a\tmany\n", f"1: count 'many'; {LAYOUT}"), (b"a\t-1\n", f"1: count '-1'; {LAYOUT}"),
-    (b"a\t1\t2\n", rf"1: count '1\t2'; {LAYOUT}"),
-    (b"a\t1\r\n", "1: the line ends in CR LF; convert it to LF line ends"),
-    (b"a\r\n", "1: the line ends in CR LF; convert it to LF line ends"),
-    (b"a\t" + b"9" * 5000 + b"\n", f"1: count '{'9' * 60}…'; {LAYOUT}"),
-    (b"a\t\xd9\xa3\n", f"1: count '٣'; {LAYOUT}"),
+@pytest.mark.parametrize(("data", "line"), [
+    (b"a\t1\n\nb\t1\n", 2), (b"a\t1\n\t3\n", 2), (b"a b\t1\n", 1), (b"a\t2\nb\t1\na\t1\n", 3), (b"b\t1\na\n", 2), (b"a\t\n", 1),
+    (b"a\tmany\n", 1), (b"a\t-1\n", 1), (b"a\t1\t2\n", 1), (b"a\t1\r\n", 1), (b"a\r\n", 1), (b"a\t\xd9\xa3\n", 1),
+    (b"a\t" + b"9" * 19 + b"\n", 1),
 ])  # fmt: skip
-def test_bad_files(tmp_path: Path, data: bytes, text: str) -> None:
+def test_bad_files(tmp_path: Path, data: bytes, line: int) -> None:
     path = tmp_path / "side.vocab"
     path.write_bytes(data)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=f"^{path}:{line}: "):
         read_vocabulary(str(path))
-    assert str(caught.value) == f"{path}:{text}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from permissions import files_of_at_most, like_anybody
+from permissions import like_anybody
 from small_trainings import Training, write_language
 
 from phrase_rescore.data import sorting
@@ -61,23 +61,6 @@ def test_a_fault_is_found_before_anything_is_read(tmp_path: Path, donor: str, fa
     assert "\n" not in str(caught.value)
     assert not read
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_scratch_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None at all is an error at once, little a warning."""
-    write_language(tmp_path / "pairs.tsv", pairs=100)
-    training = Training((f"{tmp_path}/pairs.tsv",), f"{tmp_path}/model").but(max_steps=1, scratch=str(tmp_path))
-    read: list[int] = []
-    said_first = f"cannot write in {tmp_path}: File too large; name a directory with more room"
-    with files_of_at_most(1000), pytest.raises(RescoreError, match=said_first):
-        training.run(Observer(on_read=read.append))
-    assert not read
-    assert os.listdir(tmp_path) == ["pairs.tsv"]
-    real = sorting.shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(sorting.shutil, "disk_usage", lambda path: real._replace(free=10))
-    said: list[str] = []
-    training.run(Observer(warn=said.append))
-    assert f"{tmp_path} has room for 0.0 GB, but sorting needs up to twice the text of all pairs" in said[0]
 
 
 def test_prepared_pairs_serve_where_one_may_only_read(tmp_path: Path) -> None:

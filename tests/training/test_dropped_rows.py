@@ -1,11 +1,11 @@
 """Rows that a training leaves out are kept whenever their pairs are."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 from small_trainings import Stopped, small_training
 
-from phrase_rescore.data import sorting
 from phrase_rescore.errors import InputError
 from phrase_rescore.training import pair_source
 
@@ -39,7 +39,7 @@ def test_what_a_failing_disk_left_in_scratch_goes_with_the_next_run(tmp_path: Pa
     options = {"hidden": 4, "embedding": 4, "maxout": 2, "rank": 2, "max_steps": 2}
     training = small_training(tmp_path, **options, scratch=str(tmp_path / "scratch"))
     with monkeypatch.context() as patch:
-        patch.setattr(sorting.shutil, "rmtree", lambda *args, **options: None)
+        patch.setattr(shutil, "rmtree", lambda *args, **options: None)
         training.run()
     assert len(list((tmp_path / "scratch").iterdir())) == 1
     training.but(overwrite=True).run()

@@ -179,7 +179,7 @@ def test_what_does_not_change_the_weights_may_change_at_resume(training: Trainin
     training.but(model_dir=f"{training.model_dir}.whole").run()
     training.stop_after(12)
     said: list[str] = []
-    changed = training.but(drop_bad_rows=True, patience=9, memory=1 << 20, allow_poor_coverage=True)
+    changed = training.but(drop_bad_rows=True, patience=9, memory=1 << 20)
     changed.but(resume=True).run(Observer(said.append))
     assert any("distinct pairs: found prepared" in line for line in said), said
     assert files(Path(training.model_dir)) == files(Path(f"{training.model_dir}.whole"))
