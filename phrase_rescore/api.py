@@ -214,32 +214,32 @@ def tune(
 
 
 def info(
-    path: Path, model_dir: Path | None = None, *, strict: bool = False, on_read: Progress | None = None,
-    on_rows: Progress = silent,
-) -> TableInfo | ModelInfo | IniInfo:  # fmt: skip
+    path: Path, model_dir: Path | None = None, *, strict: bool = False, on_read: Progress | None = None
+) -> TableInfo | ModelInfo | IniInfo:
     """Describe a phrase table, a model directory or an ini, as ``phrase-rescore info`` does: ``lines()`` or ``as_object()``.
 
     ``model_dir`` is a model of phrase pairs, whose share of the table's words is counted. ``check()`` of what is returned
-    raises RescoreError if some Moses program would mishandle a row. ``on_rows`` gets the number of rows read so far. Raises
-    InputError for what is not a phrase table, ModelError for a bad model.
+    raises RescoreError if some Moses program would mishandle a row. Raises InputError for what is not a phrase table,
+    ModelError for a bad model.
     """
-    if os.path.isdir(path):
+    name = os.fspath(path)
+    if os.path.isdir(name):
         from phrase_rescore.info.model import ModelInfo
 
-        if not os.path.exists(os.path.join(path, "config.json")) and (kind := kind_of_folder(os.fspath(path))):
-            raise InputError(os.fspath(path), f"looks like {kind[0]}", kind[1])
+        if not os.path.exists(os.path.join(name, "config.json")) and (kind := kind_of_folder(name)):
+            raise InputError(name, f"looks like {kind[0]}", kind[1])
         if model_dir is not None or strict:
-            raise OptionError(f"{os.fspath(path)} is a model directory; -m and --strict are for tables")
-        return ModelInfo.read(os.fspath(path))
-    if is_ini(os.fspath(path)):
+            raise OptionError(f"{name} is a model directory; -m and --strict are for tables")
+        return ModelInfo.read(name)
+    if is_ini(name):
         from phrase_rescore.info.ini import IniInfo
 
         if model_dir is not None:
-            raise OptionError(f"{os.fspath(path)} is a moses.ini; -m is for tables")
-        return IniInfo.read(os.fspath(path))
+            raise OptionError(f"{name} is a moses.ini; -m is for tables")
+        return IniInfo.read(name)
     from phrase_rescore.info.table import TableInfo
 
-    return TableInfo.read(os.fspath(path), _path(model_dir), on_read, on_rows)
+    return TableInfo.read(name, _path(model_dir), on_read)
 
 
 def _path(path: Path | None) -> str | None:

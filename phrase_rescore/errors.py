@@ -85,10 +85,3 @@ class RowError(RescoreError):
     def at(self, path: str, line: int) -> InputError:
         """Return the error with the file and the line of the row."""
         return InputError(path, self.found, self.hint, line)
-
-
-class IncompleteOutput(RescoreError):
-    """Some rows, as many as its argument says, went to standard output before the failure and cannot be taken back."""
-
-    def __str__(self) -> str:
-        return f"OUTPUT IS INCOMPLETE: {self.args[0]} rows"

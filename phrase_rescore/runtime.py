@@ -17,10 +17,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 
 def usable_cores() -> int:
     """Return the number of cores that this process may run on."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # no such call outside Linux
-        return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0))
 
 
 def share_of_cores() -> int:

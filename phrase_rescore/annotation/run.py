@@ -48,7 +48,7 @@ def annotate(table: str, model_dirs: Sequence[str], out: str, options: AnnotateO
     """Annotate a table: rows in, rows out, in their order; a run that resumes another gives the same bytes.
 
     Raises InputError for bad input, OptionError for options that do not fit it, RescoreError when ``strict`` or
-    ``expect_rows`` is not met; IncompleteOutput, with the reason as its cause, once rows went to standard output.
+    ``expect_rows`` is not met. A note on the error says how many rows went to standard output, or are kept for ``resume``.
     """
     start = time.monotonic()
     request = _requested(table, model_dirs, out, options)

@@ -1,6 +1,8 @@
 """Declare the options of info and report, which describe tables and models."""
 
 import os
+import shlex
+import sys
 from typing import Any
 
 import click
@@ -38,11 +40,7 @@ def info(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: b
     from phrase_rescore.cli.terminal import byte_bar
 
     with byte_bar((path,), quiet or os.path.isdir(path)) as bar:
-
-        def on_rows(rows: int) -> None:
-            bar.set_postfix_str(f"{rows:,} rows", refresh=False)
-
-        described = info(path, model_dir, strict=strict, on_read=bar.update, on_rows=on_rows)
+        described = info(path, model_dir, strict=strict, on_read=bar.update)
     click.echo(json.dumps(described.as_object(), indent=2) if as_json else "\n".join(described.lines()))
     if strict:
         described.check()
@@ -72,9 +70,10 @@ def report(table: str, quiet: bool, **asked: Any) -> None:
     the whole table. It needs pip install '.[report]' in the checkout.
     """
     from phrase_rescore.api import report
-    from phrase_rescore.cli.terminal import byte_bar, command_line, say, warn
+    from phrase_rescore.cli.terminal import byte_bar, say, warn
 
+    command = shlex.join(["phrase-rescore", *sys.argv[1:]])
     with byte_bar((table,), quiet) as bar:
-        summary = report(table, command=command_line(), on_read=bar.update, on_step=bar.set_postfix_str, **asked)
+        summary = report(table, command=command, on_read=bar.update, on_step=bar.set_postfix_str, **asked)
     warn(*summary.warnings)
     say(f"{asked['out']}: {summary.rows:,} rows, {summary.size / 1e6:.1f} MB", quiet)

@@ -15,7 +15,7 @@ from typing import BinaryIO, cast
 import click
 
 from phrase_rescore._version import __version__
-from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, lacks_memory, remedy
+from phrase_rescore.errors import OptionError, RescoreError, lacks_memory, remedy
 from phrase_rescore.messages import in_one_line
 
 COMMANDS = {  # and the modules of phrase_rescore.cli that have them
@@ -113,16 +113,6 @@ def _report(error: BaseException) -> int:
             error.message = in_one_line(error.message)  # type: ignore[misc]
             error.show()
             return error.exit_code
-        case IncompleteOutput():
-            cause, status = error.__cause__, 1
-            if isinstance(cause, KeyboardInterrupt):
-                status = _report(cause)
-            elif isinstance(cause, RescoreError | OSError) or (cause and lacks_memory(cause)):
-                _say(f"error: {_one_line(cause)}")
-            elif cause:
-                sys.excepthook(type(cause), cause, cause.__traceback__)
-            _say(str(error))
-            return status
         case BrokenPipeError():  # the reader has seen enough
             return 1
         case click.Abort() if isinstance(error.__context__, KeyboardInterrupt):  # as click turns one into the other

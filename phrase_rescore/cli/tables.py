@@ -1,6 +1,5 @@
 """Declare the options of annotate and strip, which write phrase tables."""
 
-import time
 from functools import partial
 from typing import Any
 
@@ -105,20 +104,11 @@ def annotate(table: str, models: tuple[str, ...], out: str, quiet: bool, **chose
     OUT appears under its name only when it is complete. Rows on standard output cannot be taken back: a failure ends
     with 'OUTPUT IS INCOMPLETE: n rows' and exit status 1. Begin pipelines with 'set -o pipefail'.
     """
-    from phrase_rescore.api import AnnotateObserver, Statistics, annotate
+    from phrase_rescore.api import AnnotateObserver, annotate
     from phrase_rescore.cli.terminal import byte_bar, say, tell, warn
 
-    began, before = time.monotonic(), -1
-
-    def on_block(statistics: Statistics) -> None:
-        nonlocal before
-        if before < 0:  # with --resume some rows were there
-            before = statistics.rows
-        rate = (statistics.rows - before) / (time.monotonic() - began)
-        bar.set_postfix_str(f"{statistics.rows:,} rows, {rate:,.0f}/s", refresh=False)
-
     with byte_bar((table,), quiet) as bar:
-        observer = AnnotateObserver(partial(say, quiet=quiet), warn, bar.update, on_block)
+        observer = AnnotateObserver(partial(say, quiet=quiet), warn, bar.update)
         summary = annotate(table, models, out, observer=observer, **chosen)
     if not quiet:
         warn(*summary.warnings)

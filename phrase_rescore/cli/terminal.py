@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Iterable
 from functools import partial
@@ -37,11 +36,6 @@ def tell(lines: Iterable[str], quiet: bool = False) -> None:
     """Write lines on standard error; nothing if ``quiet``."""
     for line in lines:
         say(line, quiet)
-
-
-def command_line() -> str:
-    """Return the command line as it was typed, to be shown."""
-    return shlex.join(["phrase-rescore", *sys.argv[1:]])
 
 
 def write_out(blocks: Iterable[Iterable[bytes]]) -> None:
@@ -88,9 +82,9 @@ def count_bar(what: str, unit: str, quiet: bool, total: int | None = None, scale
 class TrainingTalk:
     """Shows the progress of a training in a ``with`` block: the loss of an ``item`` in nats, and the time left."""
 
-    def __init__(self, inputs: tuple[str, ...], quiet: bool, item: str, prepared: str) -> None:
+    def __init__(self, inputs: tuple[str, ...], quiet: bool, item: str) -> None:
         self._quiet, self._item = quiet, item
-        self._reading, self._preparing = byte_bar(inputs, quiet, "reading"), count_bar("preparing", prepared, quiet)
+        self._reading, self._preparing = byte_bar(inputs, quiet, "reading"), count_bar("preparing", "", quiet)
         self._bar: Bar | None = None
         self._loss: float | None = None
         self._held_out = ""

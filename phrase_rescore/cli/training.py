@@ -1,5 +1,6 @@
 """Declare train, train-lm and train-nmt."""
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -96,7 +97,6 @@ def train(inputs: tuple[str, ...], model_dir: str, quiet: bool, **chosen: Any) -
     replaced by another of its length.
     """
     from phrase_rescore.api import train
-    from phrase_rescore.cli.terminal import TrainingTalk, tell
 
     settings = options.given(chosen)
     factors = settings.pop("source_factor", None), settings.pop("target_factor", None)
@@ -104,22 +104,25 @@ def train(inputs: tuple[str, ...], model_dir: str, quiet: bool, **chosen: Any) -
         settings["factors"] = factors
     if settings.pop("on_bad_row", "fail") == "drop":
         settings["drop_bad_rows"] = True
-    with TrainingTalk(inputs, quiet, "pair", "pairs") as observer:
+    _run(train, inputs, model_dir, quiet, settings)
+
+
+def _run(
+    train: Callable[..., dict[str, Any]], inputs: tuple[str, ...], model_dir: str, quiet: bool, settings: dict[str, Any],
+    item: str = "pair",
+) -> None:  # fmt: skip
+    """Train, and report what the training cost: losses are those of an ``item``."""
+    from phrase_rescore.cli.terminal import TrainingTalk, say
+
+    with TrainingTalk(inputs, quiet, item) as observer:
         summary = train(inputs, model_dir, observer=observer, **settings)
-    tell(_report(summary, model_dir), quiet)
-
-
-def _report(training: dict[str, Any], model_dir: str, item: str = "pair", data: str = "pairs") -> list[str]:
-    lines = []
     of_words = " per word" if item == "pair" else ""
     for key, what in (("held_out", "held-out"), ("held_out_other_sources", "with wrong sources")):
-        if figures := training.get(key):
-            lines.append(f"{what}: {figures['loss']:.3f} nats per {item}, perplexity {figures['perplexity']:.2f}{of_words}")
-    if log_z := training.get("log_z"):
-        of = "held-out contexts" if training["held_out"] else "contexts of the text"
-        lines.append(f"log Z of {of}: standard deviation {log_z['deviation']:.3f} around 0")
-    passes = f"{training['passes']:.3g} passes over the {data}"
-    return [*lines, f"model of step {training['best_step']:,} of {training['steps']:,} ({passes}) in {model_dir}"]
+        if figures := summary.get(key):
+            loss = f"{figures['loss']:.3f} nats per {item}, perplexity {figures['perplexity']:.2f}{of_words}"
+            say(f"{what}: {loss}", quiet)
+    of_steps = f"model of step {summary['best_step']:,} of {summary['steps']:,}"
+    say(f"{of_steps} ({summary['passes']:.3g} passes) in {model_dir}", quiet)
 
 
 _text = TrainingOptions(LM_PRESETS, "LM", "text")
@@ -191,11 +194,8 @@ def train_lm(inputs: tuple[str, ...], lm: str, quiet: bool, **chosen: Any) -> No
     NeuralLM of Moses. At the end train-lm shows the held-out negative log-likelihood per word (nats) and perplexity, with </s>.
     """
     from phrase_rescore.api import train_lm
-    from phrase_rescore.cli.terminal import TrainingTalk, tell
 
-    with TrainingTalk(inputs, quiet, "word", "sentences") as observer:
-        summary = train_lm(inputs, lm, observer=observer, **options.given(chosen))
-    tell(_report(summary, lm, "word", "text"), quiet)
+    _run(train_lm, inputs, lm, quiet, options.given(chosen), "word")
 
 
 _bitext = TrainingOptions(NMT_PRESETS, "NMT")
@@ -251,8 +251,5 @@ def train_nmt(inputs: tuple[str, ...], nmt: str, quiet: bool, **chosen: Any) -> 
     length.
     """
     from phrase_rescore.api import train_nmt
-    from phrase_rescore.cli.terminal import TrainingTalk, tell
 
-    with TrainingTalk(inputs, quiet, "pair", "pairs") as observer:
-        summary = train_nmt(inputs, nmt, observer=observer, **options.given(chosen))
-    tell(_report(summary, nmt), quiet)
+    _run(train_nmt, inputs, nmt, quiet, options.given(chosen))

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from phrase_rescore.errors import IncompleteOutput, OptionError, RescoreError, writing
+from phrase_rescore.errors import OptionError, RescoreError, writing
 from phrase_rescore.files.outputs import PartialFile, atomic_output, write_durably
 from phrase_rescore.files.paths import is_stream
 from phrase_rescore.messages import counted
@@ -225,7 +225,7 @@ class RowOutput:
 
 @contextlib.contextmanager
 def row_output(out: str) -> Iterator[RowOutput]:
-    """Open what ``atomic_output`` does for rows. Raises IncompleteOutput, with the cause, when a stream ends in an error."""
+    """Open what ``atomic_output`` does for rows. An error gets a note on how many rows went to a stream before it."""
     streamed, output = is_stream(out), None
     try:
         with atomic_output(out) as stream:
@@ -233,6 +233,6 @@ def row_output(out: str) -> Iterator[RowOutput]:
             yield output
     except (Exception, KeyboardInterrupt) as error:
         rows = output.rows if output else 0
-        if not streamed or isinstance(error, BrokenPipeError) or (not rows and isinstance(error, OptionError)):
-            raise
-        raise IncompleteOutput(rows) from error
+        if streamed and (rows or not isinstance(error, OptionError)):
+            error.add_note(f"OUTPUT IS INCOMPLETE: {rows} rows")
+        raise

@@ -18,7 +18,7 @@ from phrase_rescore.info.faults import BAR, REFUSED, harmless_tail, row_faults, 
 from phrase_rescore.moses.columns import JUDGED_ROWS, looks_annotated
 from phrase_rescore.moses.file_kinds import DESCRIBED, check_kind
 from phrase_rescore.moses.table import READ_ROWS, SEPARATOR, cut_rows, first_row, parse_row, score_values, valid_scores
-from phrase_rescore.progress import Progress, silent
+from phrase_rescore.progress import Progress
 from phrase_rescore.runtime import no_cycle_collection
 
 
@@ -138,10 +138,10 @@ def _count(counts: dict[str, RowCount], kind: str, lines: Sequence[int]) -> None
         counts[kind] = RowCount(rows + len(lines), first_line)
 
 
-def survey_table(table: str, on_read: Progress | None = None, on_rows: Progress = silent) -> Survey:
+def survey_table(table: str, on_read: Progress | None = None) -> Survey:
     """Survey a table (``-``: standard input), which is read once. Memory grows with the number of distinct words alone.
 
-    ``on_rows`` gets the number of rows read so far. Raises InputError for what is not a phrase table; bad rows are counted.
+    Raises InputError for what is not a phrase table; bad rows are counted.
     """
     name = display_name(table)
     with no_cycle_collection(), open_input(table, on_read) as stream:
@@ -154,6 +154,5 @@ def survey_table(table: str, on_read: Progress | None = None, on_rows: Progress 
         survey = Survey(valid.n_scores, name, annotated)
         for block in chain(first, blocks):
             survey.add(block.first_row, block.data)
-            on_rows(survey.rows)
     survey.finish()
     return survey

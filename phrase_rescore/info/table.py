@@ -34,7 +34,7 @@ class TableInfo:
     coverage: dict[str, Any] | None
 
     @classmethod
-    def read(cls, table: str, model_dir: str | None, on_read: Progress | None, on_rows: Progress) -> TableInfo:
+    def read(cls, table: str, model_dir: str | None, on_read: Progress | None) -> TableInfo:
         """Read a table (``-``: standard input). Raises as ``survey_table``, ``read_sidecar`` and ``checkpoint.load``."""
         added, model, known = read_sidecar(table), None, None
         if model_dir is not None:
@@ -42,7 +42,7 @@ class TableInfo:
 
             model = load(model_dir)
         keep_freed_memory()
-        survey = survey_table(table, on_read, on_rows)
+        survey = survey_table(table, on_read)
         if model is not None:
             source = coverage(survey.src.words, model.src_vocab, model.factors[0])
             target = coverage(survey.tgt.words, model.tgt_vocab, model.factors[1])

@@ -17,7 +17,7 @@ class Talk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, quiet: bool = False) -> None:
         self.now, self.step = 50.0, 0
         monkeypatch.setattr("tqdm.std.time", lambda: self.now)
-        self.talk = TrainingTalk((), quiet, "pair", "pairs")
+        self.talk = TrainingTalk((), quiet, "pair")
 
     def __enter__(self) -> "Talk":
         self.observer = self.talk.__enter__()
