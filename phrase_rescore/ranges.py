@@ -58,7 +58,6 @@ class Words(tuple[str, ...]):
 Whole = partial(Range, whole=True)  # numbers
 
 SEEDS = Whole(0, 2**63 - 1)
-TEST_SEEDS = Whole(1, 2**63 - 1)  # sacrebleu takes 0 for no seed
 DIGITS = Whole(2, 17)  # significant
 FACTORS, LAYERS = Whole(0, 100), Whole(1, 16)  # layers of recurrent cells
 LENGTHS = Whole(1, 10_000)  # words of a phrase

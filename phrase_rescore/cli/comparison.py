@@ -8,7 +8,7 @@ from click.shell_completion import CompletionItem
 from phrase_rescore.cli import options
 from phrase_rescore.cli.options import FILE, OUTPUT, TEXT, Value, flag, option, quiet_option
 from phrase_rescore.evaluation.corpora import SetFiles
-from phrase_rescore.ranges import EXAMPLES, SAMPLES, TEST_SEEDS
+from phrase_rescore.ranges import EXAMPLES, SAMPLES
 
 _METRICS = ("bleu", "chrf", "ter")
 
@@ -46,8 +46,7 @@ class EvaluateCommand(options.Command):
     help="A set, its reference (or REF,REF), and the output of every system (OUT,OUT for several tuning runs).",
     metavar="NAME REF SYSTEM=OUT...",
 )  # fmt: skip
-@option("--baseline", TEXT, "The system that the others are compared with.  [default: the first]", "SYSTEM")
-@option("--metrics", options.subset(_METRICS, as_asked=True), "The metrics, in this order.", default=",".join(_METRICS))
+@option("--metrics", options.subset(_METRICS), "The metrics.", default=",".join(_METRICS))
 @option("--detokenize", TEXT, "Detokenize all text by sacremoses' rules for this language, and undo Moses' escapes.", "LANG")
 @option(
     "--tokenize", ("none", "13a", "intl", "char", "zh"),
@@ -55,7 +54,6 @@ class EvaluateCommand(options.Command):
 )  # fmt: skip
 @flag("--lowercase", "Ignore case in BLEU and chrF. (TER always ignores it.)")
 @option("--samples", SAMPLES, "Samples of each test.  [default: 1000 of the bootstrap, 10000 of the randomization]")
-@option("--seed", TEST_SEEDS, "The seed of both tests.", default=12345)
 @option(
     "--examples", EXAMPLES, "Also show the N segments that gained most over the baseline, and the N that lost most.", default=0
 )
@@ -70,7 +68,7 @@ class EvaluateCommand(options.Command):
 @quiet_option
 def evaluate(sets: tuple[SetFiles, ...], form: str, quiet: bool, **asked: Any) -> None:
     """Score the outputs of systems with sacrebleu. Write a table of systems and sets, with the signatures of the metrics.
-    For every system it has the difference to a baseline, and the probability p of one as large by chance.
+    It has the differences to the first system, the baseline, and the probability p of one as large by chance.
 
     \b
     phrase-rescore evaluate --set dev dev.fr baseline=dev.out rnn=dev.rnn.out \\
@@ -78,12 +76,13 @@ def evaluate(sets: tuple[SetFiles, ...], form: str, quiet: bool, **asked: Any) -
     phrase-rescore evaluate --detokenize fr --set test test.fr \\
         baseline=base.1.out,base.2.out,base.3.out rnn=rnn.1.out,rnn.2.out,rnn.3.out
     phrase-rescore evaluate --examples 5 --source test.en \\
-        --set test test.fr baseline=test.baseline.seg rnn=test.rnn.seg
+        --set test test.fr baseline=test.out rnn=test.rnn.out
     phrase-rescore evaluate --set test test.fr rnn=test.rnn.out --statistics test.rnn.gz
 
     TEXT. Moses reads and writes tokenized, escaped text. By default BLEU takes its tokens for words (sacrebleu's tok:none), as
     the papers of Moses' time did. To compare with other papers use --detokenize, and sacrebleu's tokenization. sacremoses
     and Moses' detokenizer.perl write the same text, except for numbers in Czech, endings in Finnish and elisions in Irish.
+    OUT may be what moses wrote with -t: the numbers of source words are left out.
 
     RUNS. Every tuning ends with other weights. Give the outputs of several tuning runs of one system with commas between: the
     table has their mean and standard deviation. The notes below it have the noise of tuning: the standard deviation pooled
@@ -92,8 +91,7 @@ def evaluate(sets: tuple[SetFiles, ...], form: str, quiet: bool, **asked: Any) -
     STATISTICS. OUT may be a file that --statistics wrote. It has the counts from which all figures follow, and no text. A
     set of such files needs no REF. Figures are the same to the digit.
 
-    EXAMPLES. Segments are taken by sentence BLEU, of several runs those of the first. If OUT is what moses wrote with -t, the
-    phrase pairs that differ are shown, too: |first-last| are numbers of source words, from 0.
+    EXAMPLES. Segments are taken by sentence BLEU, of several runs those of the first.
 
     TESTS. p randomization is from approximate randomization, stratified over all runs of both systems (Clark et al.,
     ACL 2011). p bootstrap is from sacrebleu's paired bootstrap of one output against one: it compares these two outputs,

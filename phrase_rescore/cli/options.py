@@ -173,14 +173,14 @@ TEXT, DURATION, BYTE_SIZE = Value("TEXT"), Value("DURATION", _seconds), Value("S
 ROWS_OR_FILE = Value("N|FILE", _rows_or_path)
 
 
-def subset(names: Sequence[str], as_asked: bool = False) -> Value:
-    """Return the type that splits ``b,a`` into a tuple of known names, in the order of ``names`` unless ``as_asked``."""
+def subset(names: Sequence[str]) -> Value:
+    """Return the type that splits ``b,a`` into a tuple of known names, in the order of ``names``."""
 
     def read(text: str) -> tuple[str, ...]:
-        asked = tuple(dict.fromkeys(text.lower().split(",")))
+        asked = text.lower().split(",")
         if unknown := [name for name in asked if name not in names]:
             raise OptionError(f"{unknown[0]!r} is not one of {', '.join(names)}")
-        return asked if as_asked else tuple(name for name in names if name in asked)
+        return tuple(name for name in names if name in asked)
 
     return Value(",".join(names), read)
 

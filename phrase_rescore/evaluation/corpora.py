@@ -11,7 +11,7 @@ from itertools import chain
 from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.messages import counted, printable, shown
-from phrase_rescore.moses.hypotheses import Derivation, check_cover, parse_surface
+from phrase_rescore.moses.hypotheses import parse_surface
 from phrase_rescore.moses.table import split_fields, words
 from phrase_rescore.moses.text import decoded, parsed_lines
 
@@ -92,30 +92,17 @@ def check_lines(texts: Mapping[str, Sized]) -> None:
 
 
 def segments_of(name: str, rows: Sequence[bytes]) -> Segments:
-    """Decode the lines of a file, without blanks at their ends, as sacrebleu does. Raises InputError for what is not UTF-8."""
-    blocks = parsed_lines(rows, lambda row: decoded(row.removesuffix(b"\n")).rstrip(), name, len(rows))
-    return tuple(chain.from_iterable(blocks))
+    """Decode the lines of a file, without blanks at their ends, as sacrebleu does, and without the spans of ``moses -t``.
 
-
-@dataclass(frozen=True)
-class Text:
-    """The segments of a file and, if moses wrote it with ``-t``, the phrases that each consists of."""
-
-    segments: Segments
-    phrases: tuple[Derivation, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.segments)
-
-
-def read_text(name: str, rows: Sequence[bytes]) -> Text:
-    """Read the lines of a file. Raises InputError for what is not UTF-8, and for words without a span in what ``-t`` wrote."""
-    segments = segments_of(name, rows)
+    Raises InputError for what is not UTF-8, and for words without a span in what ``-t`` wrote.
+    """
     first = next((row for row in rows if words(_output_of(row))), b"")
-    if not _has_phrases(first):
-        return Text(segments)
-    phrases = tuple(chain.from_iterable(parsed_lines(rows, _phrases_of, name, len(rows))))
-    return Text(tuple(" ".join(phrase.tgt.decode() for phrase in of_line if phrase.tgt) for of_line in phrases), phrases)
+    parse = _without_spans if _has_spans(first) else _decoded
+    return tuple(chain.from_iterable(parsed_lines(rows, parse, name, len(rows))))
+
+
+def _decoded(row: bytes) -> str:
+    return decoded(row.removesuffix(b"\n")).rstrip()
 
 
 def _output_of(row: bytes) -> bytes:
@@ -123,22 +110,13 @@ def _output_of(row: bytes) -> bytes:
     return split_fields(row.rstrip(b"\r\n"), 1)[0]
 
 
-def _phrases_of(row: bytes) -> Derivation:
-    return parse_surface(_output_of(row))
+def _without_spans(row: bytes) -> str:
+    return decoded(b" ".join(phrase.tgt for phrase in parse_surface(_output_of(row)) if phrase.tgt))
 
 
-def _has_phrases(row: bytes) -> bool:
+def _has_spans(row: bytes) -> bool:
     """Tell whether a line is ``target phrase |first-last| …`` to its end. In plain text of Moses ``|`` is ``&#124;``."""
     try:
-        return bool(_phrases_of(row))
+        return bool(parse_surface(_output_of(row)))
     except RowError:
         return False
-
-
-def check_source(source: Segments, name: str, phrases: Sequence[Derivation]) -> None:
-    """Raise InputError if the phrases of an output, ``name``, do not cover every word of this source once."""
-    for line, (segment, of_line) in enumerate(zip(source, phrases, strict=True), 1):
-        try:
-            check_cover(of_line, words(segment.encode()))
-        except RowError as error:
-            raise error.at(name, line) from None

@@ -18,7 +18,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from phrase_rescore.evaluation.corpora import Segments
-from phrase_rescore.ranges import EXAMPLES, SAMPLES, TEST_SEEDS, Checked, ranged
+from phrase_rescore.ranges import EXAMPLES, SAMPLES, Checked, ranged
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}  # and what sacrebleu calls their scores
 
@@ -85,9 +85,7 @@ class EvaluationSettings(Checked):
     tokenize: str | None = None  # one of sacrebleu's, for BLEU
     detokenize: str | None = None  # a language code; None: texts are scored as they are
     lowercase: bool = False  # for BLEU and chrF; sacrebleu's TER never tells case
-    baseline: str | None = None  # None: the first system
     samples: int | None = ranged(None, SAMPLES)  # None: 1,000 of the bootstrap, 10,000 of the randomization
-    seed: int = ranged(12345, TEST_SEEDS)  # not 0, which PairedTest takes for no seed
     examples: int = ranged(0, EXAMPLES)  # segments to show that gained most, and as many that lost most
 
     @property
@@ -108,8 +106,9 @@ class EvaluationSettings(Checked):
         return "as it is" if self.detokenize is None else f"detokenized by sacremoses ({self.detokenize}), escapes undone"
 
     def make_metrics(self, references: Sequence[Segments] = ()) -> dict[str, Metric]:
-        """Make the metrics, by the names of their scores."""
-        return {METRICS[name]: Metric(name, references, self.tokenization, self.lowercase) for name in self.metrics}
+        """Make the metrics, by the names of their scores, in the order of METRICS."""
+        asked = [name for name in METRICS if name in self.metrics]
+        return {METRICS[name]: Metric(name, references, self.tokenization, self.lowercase) for name in asked}
 
     def signatures(self, references: int) -> dict[str, str]:
         """Return the signatures of scores against this number of references, by the names of the scores."""

@@ -10,7 +10,7 @@ The noise of tuning is the standard deviation of a score over runs, one for all 
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from phrase_rescore.evaluation.metrics import Metric
 Statistics = NDArray[np.float64]
 Scorer = Callable[[list[float]], float]
 
+SEED = 12345  # of both tests; sacrebleu's own
 LEVEL = 0.05  # p below which a difference is called one
 _ROOM = 1 << 22  # numbers of the largest array
 _ROUNDING = 1e-9  # of a mean of scores, which are at most a few hundred
@@ -35,7 +36,7 @@ def _differences(sums: Statistics, runs: int, scorers: Sequence[Scorer], widths:
 
 
 def randomization_p_values(
-    a: Sequence[Statistics], b: Sequence[Statistics], scorers: Sequence[Scorer], samples: int, seed: int
+    a: Sequence[Statistics], b: Sequence[Statistics], scorers: Sequence[Scorer], samples: int, seed: int = SEED
 ) -> list[float]:
     """Return the two-sided p value under each metric: (c + 1) / (samples + 1), c shuffles have at least this difference.
 
@@ -58,14 +59,14 @@ def randomization_p_values(
 
 
 def bootstrap_p_values(
-    a: Mapping[str, Statistics], b: Mapping[str, Statistics], metrics: Mapping[str, Metric], samples: int, seed: int
+    a: Mapping[str, Statistics], b: Mapping[str, Statistics], metrics: Mapping[str, Metric], samples: int
 ) -> dict[str, float]:
     """Return p by metric of one output against another, as ``sacrebleu --paired-bs`` computes it: in 32-bit floats.
 
     ``a`` and ``b``: (segments, width) by metric. A difference of 0 has p 1, where sacrebleu gives the smallest p there is.
     """
     segments = len(next(iter(a.values())))
-    resamples = np.random.default_rng(seed).choice(segments, size=(samples, segments), replace=True)
+    resamples = np.random.default_rng(SEED).choice(segments, size=(samples, segments), replace=True)
     found = {}
     for name, metric in metrics.items():
         pair = [counts[name].astype(np.float32) for counts in (a, b)]
@@ -77,19 +78,18 @@ def bootstrap_p_values(
     return found
 
 
-@dataclass(frozen=True)
-class Noise:
+class Noise(NamedTuple):
     """The standard deviation of a score over tuning runs, pooled over systems, and its degrees of freedom."""
 
-    deviation: float
-    freedom: int
+    standard_deviation: float
+    degrees_of_freedom: int
 
 
 def pooled(systems: Iterable[Sequence[float]]) -> Noise | None:
     """Pool the deviations of the systems' runs; None if no system has several.
 
     >>> pooled([[1, 2, 3], [10], [20, 20]])
-    Noise(deviation=0.816496580927726, freedom=3)
+    Noise(standard_deviation=0.816496580927726, degrees_of_freedom=3)
     """
     several = [runs for runs in systems if len(runs) > 1]
     freedom = sum(len(runs) - 1 for runs in several)

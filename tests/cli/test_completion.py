@@ -42,7 +42,7 @@ WORDS = {
     "phrase-rescore ": set(COMMANDS), "phrase-rescore ge": {"generate"},
     "phrase-rescore train t --preset ": {"default", "paper"},
     "phrase-rescore annotate t -m a -m b --s": {"--scale", "--scores", "--strict"},
-    "phrase-rescore embed --format ": {"txt", "tsv"}, "phrase-rescore evaluate --set dev ref a=b --ba": {"--baseline"},
+    "phrase-rescore embed --format ": {"txt", "tsv"}, "phrase-rescore evaluate --set dev ref a=b --to": {"--tokenize"},
 }  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def test_commands_options_and_values_are_completed(line: str) -> None:
 @pytest.mark.parametrize("line", [
     pytest.param("phrase-rescore ge", marks=pytest.mark.slow),
     pytest.param("phrase-rescore train t --preset ", marks=pytest.mark.slow),
-    "phrase-rescore evaluate --set dev ref a=b --ba",
+    "phrase-rescore evaluate --set dev ref a=b --to",
 ])  # fmt: skip
 def test_bash_completes_them(env: dict[str, str], line: str) -> None:
     words = line.split(" ")

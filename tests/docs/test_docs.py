@@ -107,9 +107,6 @@ def write_texts(folder: Path, pairs: list[tuple[str, str]]) -> None:
     source = [[f"s{rng.randrange(60)}" for _ in range(8)] for _ in range(20)]
     for name in ("dev.en", "test.en"):
         (folder / name).write_text("".join(" ".join(line) + "\n" for line in source))
-    for name in ("test.baseline.seg", "test.rnn.seg"):
-        used = [" ".join(f"{word.replace('s', rng.choice('tu'))} |{i}-{i}|" for i, word in enumerate(line)) for line in source]
-        (folder / name).write_text("".join(f"{line}\n" for line in used))
 
 
 def write_lists(folder: Path) -> None:

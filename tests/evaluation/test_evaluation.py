@@ -50,9 +50,9 @@ def files(tmp_path: Path) -> dict[str, str]:
     return {name: write(tmp_path / name, lines) for name, lines in texts.items()}
 
 
-def command(words: list[str], seed: int = 12345) -> str:
+def command(words: list[str]) -> str:
     """What a program that is a Python module says."""
-    environment = {**os.environ, "SACREBLEU_SEED": str(seed), "PYTHONIOENCODING": "utf-8"}
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run([sys.executable, "-m", *words], capture_output=True, check=True, env=environment)
     return done.stdout.decode()
 
@@ -93,17 +93,16 @@ def test_scores_and_signatures_are_the_command_s(run, files, references, ours, t
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [12345, 7])
-def test_p_of_the_bootstrap_is_the_command_s(run: Run, files: dict[str, str], seed: int) -> None:
+def test_p_of_the_bootstrap_is_the_command_s(run: Run, files: dict[str, str]) -> None:
     paths = [files[name] for name in ("base", "better", "run1")]
     systems = [f"{name}={path}" for name, path in zip(("base", "better", "other"), paths, strict=True)]
-    found = cells(scored(run, "--set", "dev", files["ref"], *systems, "--seed", str(seed), "--samples", "300"))
+    found = cells(scored(run, "--set", "dev", files["ref"], *systems, "--samples", "300"))
     options = ["-m", "bleu", "chrf", "ter", "--tokenize", "none", "--paired-bs", "--paired-bs-n", "300", "-f", "text", "-nc"]
-    shown = re.findall(r"\(p = ([0-9.]+)\)", command(["sacrebleu", files["ref"], "-i", *paths, *options], seed))
+    shown = re.findall(r"\(p = ([0-9.]+)\)", command(["sacrebleu", files["ref"], "-i", *paths, *options]))
     ours = [found[system][metric]["p_bootstrap"] for system in ("better", "other") for metric in METRICS.values()]
     assert [f"{p:.4f}" for p in ours] == shown  # steps of 1/301: four decimals tell them apart
     assert 1 / 301 < ours[0] < 1
-    assert "p_bootstrap" not in found["base"]["BLEU"]
+    assert found["base"]["BLEU"]["p_bootstrap"] is None
 
 
 def test_a_system_against_itself(run: Run, files: dict[str, str]) -> None:
@@ -137,10 +136,6 @@ def test_several_runs(run: Run, files: dict[str, str]) -> None:
         assert 0 < cell["p_randomization"] < 0.1
         assert found["one"][metric]["p_bootstrap"] is not None, "one output against one"
     assert scored(run, *args) == report
-    assert cells(scored(run, *args, "--seed", "8")) != found
-    swapped = cells(scored(run, *args, "--baseline", "rnn"))
-    assert swapped["one"]["BLEU"]["p_bootstrap"] is None
-    assert swapped["base"]["BLEU"]["difference"] == -found["rnn"]["BLEU"]["difference"]
 
 
 def test_detokenized_text_is_scored_as_people_write_it(run: Run, files: dict[str, str], tmp_path: Path) -> None:
@@ -203,41 +198,38 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 SETS = ["--set", "dev", "ref", "base=half", "a|b=all", "--set", "test", "ref,all", "a|b=all,half", "other=none"]
 
 TEXT = """\
-            dev                 test
-system      TER    BLEU          TER           BLEU
-base      10.00   83.76
-a|b        0.00  100.00  5.00 ± 7.07  91.88 ± 11.48
-other                         100.00           0.00
+system      dev BLEU    dev TER      test BLEU     test TER
+base           83.76      10.00
+a|b           100.00       0.00  91.88 ± 11.48  5.00 ± 7.07
+other                                     0.00       100.00
 
-                                    dev
-against base                        TER    BLEU
-a|b             difference       -10.00  +16.24
-                p bootstrap       0.050   0.050
-                p randomization   0.517   0.517
+against base                       dev BLEU    dev TER
+a|b             difference           +16.24     -10.00
+                p bootstrap           0.050      0.050
+                p randomization       0.517      0.517
 
 """
 NOTES = {
     "dev": "4 segments, 1 reference", "test": "4 segments, 2 references",
-    "TER, dev": "nrefs:1|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:V",
-    "TER, test": "nrefs:2|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:V",
     "BLEU, dev": "nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:V",
     "BLEU, test": "nrefs:2|case:mixed|eff:no|tok:none|smooth:exp|version:V",
-    "text": "as it is", "±": "a|b 2 on test", "noise, dev": "unknown",
-    "noise, test": "TER 7.07, BLEU 11.48 (1 degree of freedom)",
+    "TER, dev": "nrefs:1|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:V",
+    "TER, test": "nrefs:2|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:V",
+    "text": "as it is", "±": "a|b 2 on test", "noise, test": "BLEU 11.48, TER 7.07 (1 degree of freedom)",
     "p bootstrap": "200 resamples, seed 12345", "p randomization": "200 shuffles, seed 12345",
 }  # fmt: skip
 
 MARKDOWN = """\
 | system   |   test BLEU |
 |:---------|------------:|
-| a\\|b     |       83.76 |
 | other    |        0.00 |
+| a        |       83.76 |
 
 | against other   |                 |   test BLEU |
 |:----------------|:----------------|------------:|
-| a\\|b            | difference      |      +83.76 |
+| a               | difference      |      +83.76 |
 |                 | p bootstrap     |       0.005 |
-|                 | p randomization |       0.149 |
+|                 | p randomization |       0.119 |
 
 - test: 4 segments, 1 reference
 - BLEU: `nrefs:1|case:lc|eff:no|tok:13a|smooth:exp|version:V`
@@ -255,7 +247,7 @@ def test_the_tables_and_their_notes(run: Run) -> None:
     assert (result.status, result.err) == (0, "")
     text = without_version(result.out)
     assert text.startswith(TEXT)
-    notes = dict(line.split("  ", 1) for line in text.removeprefix(TEXT).splitlines())
+    notes = dict(line.removeprefix("- ").split(": ", 1) for line in text.removeprefix(TEXT).splitlines())
     assert list(notes) == list(NOTES)
     assert all(note in notes[name] for name, note in NOTES.items()), notes
 
@@ -269,9 +261,9 @@ def test_one_system_alone_has_no_noise_to_tell_of(run: Run) -> None:
 
 @pytest.mark.usefixtures("layout")
 def test_the_tables_in_markdown(run: Run) -> None:
-    sets = ["--set", "test", "ref", "a|b=half", "other=none"]
-    options = ["--baseline", "other", "--metrics", "bleu", "--lowercase", "--tokenize", "13a", "--seed", "9"]
-    result = run("evaluate", "--format", "markdown", *options, *sets, *SAMPLES)
+    sets = ["--set", "test", "ref", "other=none", "a=half"]
+    options = ["--metrics", "bleu", "--lowercase", "--tokenize", "13a", "--format", "markdown"]
+    result = run("evaluate", *options, *sets, *SAMPLES)
     assert (result.status, result.err) == (0, "")
     assert without_version(result.out).startswith(MARKDOWN)
 
@@ -291,7 +283,6 @@ USAGE = {
     "an empty set": (["--set"], "Error: Option '--set' requires an argument."),
     "two sets": (["--set", "d", "ref", "a=all", "--set", "d", "ref", "a=all"], "error: two sets are called 'd'; give each"),
     "standard input twice": (["--set", "d", "-", "a=-"], "'-', standard input; name a file for one"),
-    "baseline": (["--set", "d", "ref", "a=all", "--baseline", "b"], "error: no system is called 'b'; --baseline is one of: a"),
     "language": (["--set", "d", "ref", "a=all", "--detokenize", "xx"], "--detokenize 'xx': "),
 }
 
@@ -322,8 +313,7 @@ WARNINGS: dict[str, tuple[bytes, bytes, list[str], list[str]]] = {  # reference,
     "escapes without chrF": (ESCAPED, ESCAPED, ["--metrics", "bleu,ter"], []),
     "detokenized": (ESCAPED, PLAIN, ["--detokenize", "fr"], []),
     "plain output": (ESCAPED, PLAIN, [], ["out: the reference has Moses' escapes", "ref: the text has Moses' escapes"]),
-    "13a of tokens": (TOKENS, TOKENS, ["--tokenize", "13a"], ["ref: tokenized text, which BLEU tokenizes again (13a)"]),
-    "13a of tokens, without BLEU": (TOKENS, TOKENS, ["--tokenize", "13a", "--metrics", "ter"], []),
+    "none of tokens": (TOKENS, TOKENS, [], []),
     "none of plain": (PLAIN, PLAIN, [], ["ref: not tokenized"]),
     "none of plain, without BLEU": (PLAIN, PLAIN, ["--metrics", "chrf"], []),
     "13a of plain": (PLAIN, PLAIN, ["--tokenize", "13a"], []),
@@ -344,11 +334,8 @@ def test_warnings(run, tmp_path, monkeypatch, reference, output, options, warnin
 
 
 def test_empty_lines(run: Run, tmp_path: Path) -> None:
-    """They are lost; more than half of them are an error."""
     (tmp_path / "ref").write_text("a b c d\n" * 4 + "\n" * 4)
-    out = tmp_path / "out"
-    for lines, status in (("a b c d\n\n\na b c d\n" + "\n" * 4, 0), ("a b c d\n" + "\n" * 7, 1)):
-        out.write_text(lines)
-        result = run("evaluate", "--set", "test", tmp_path / "ref", f"x={out}")
-        assert result.status == status
-        assert f"{out}: {2 + status} of 4 lines are empty" in result.err
+    (tmp_path / "out").write_text("a b c d\n\n\na b c d\n" + "\n" * 4)
+    result = run("evaluate", "-q", "--set", "test", tmp_path / "ref", f"x={tmp_path / 'out'}")
+    assert (result.status, result.err.count("\n")) == (0, 1)
+    assert f"warning: {tmp_path / 'out'}: 2 of 4 lines are empty" in result.err
