@@ -39,7 +39,6 @@ def _weights(text: str) -> str:
 )
 @option("--path", TEXT, "The path of the table binarized from TABLE, to write into INI.  [default: TABLE]", "PATH")
 @option("--columns", COLUMNS, "Without TABLE.columns.json: the last K score columns of TABLE are new.", "K")
-@flag("--keep-relative", "Write relative paths as given.  [default: absolute]")
 @option(
     "--weights", Value("small|zero|W,W,…", _weights), default="small",
     help="The weights of the new columns. small is 0.04 for scores, 0 for counts of words, 0.1 for --lm.",

@@ -88,18 +88,8 @@ def _problems(ini: Ini) -> Iterator[Problem]:
         n = _n_scores(feature)
         if n and (b"num-features" in feature.values or _is_lm(feature) or feature.is_table):
             yield from _weight_problems(ini, replace(feature, values={**feature.values, b"num-features": b"%d" % n}))
-        if (tuneable := feature.value(b"tuneable-components")) and tuneable.count(b",") + 1 != n:
-            found = f"{tuneable.count(b',') + 1} tuneable-components of {feature}, which has {counted(n, 'score')}"
-            yield Problem(feature.line.number, f"{found}; Moses stops there")
         if feature.path and feature.implementation not in _PREFIXES:
             yield from _file_problems(feature)
-    names = {feature.name for feature in ini.features}
-    for line in ini.lines:
-        name = line.words[0][:-1]
-        if line.section in (b"weight", b"weight-add") and name not in names and name.partition(b"_")[0] not in names:
-            yield Problem(line.number, f"no feature is named {printable(name)}; Moses stops there")
-        if line.section == b"weight-file" and not os.path.isfile(line.text):
-            yield Problem(line.number, f"[weight-file]: {printable(line.text, 1000)} does not exist")
     read = {name for feature in ini.features for key in READERS for name in feature.value(key).split(b",")}
     for feature in ini.features:
         if ini.mapped is not None and feature.is_table and feature.name not in ini.mapped | read:

@@ -29,20 +29,6 @@ class RowCount(NamedTuple):
     first_line: int
 
 
-class ScoreRanges:
-    """The range of every score column, in the rows that have all scores: arrays (n_scores,)."""
-
-    def __init__(self, n_scores: int) -> None:
-        self.least, self.greatest = np.full(n_scores, np.inf), np.full(n_scores, -np.inf)
-        self.zeros = np.zeros(n_scores, np.int64)
-
-    def add(self, values: NDArray[np.float64]) -> None:
-        """Measure more scores (rows, n_scores)."""
-        self.least = np.minimum(self.least, values.min(axis=0))
-        self.greatest = np.maximum(self.greatest, values.max(axis=0))
-        self.zeros += (values == 0).sum(axis=0)
-
-
 class SurveyedSide:
     """Counts of the phrases of one side."""
 
@@ -69,7 +55,8 @@ class Survey:
         self.table, self.looks_annotated, self.n_scores = table, annotated, n_scores
         self.rows = self.pairs = self.sources = 0  # pairs: valid rows; sources: runs of equal ones
         self.src, self.tgt = SurveyedSide(), SurveyedSide()
-        self.scores = ScoreRanges(n_scores)
+        self.least, self.greatest = np.full(n_scores, np.inf), np.full(n_scores, -np.inf)  # of every column, in valid rows
+        self.zeros = np.zeros(n_scores, np.int64)
         self.faults: dict[str, RowCount] = {}  # by keys of FAULTS
         self.first_refusal: RowError | None = None
         self._last = b"", b""  # source and key of the last valid row
@@ -101,7 +88,9 @@ class Survey:
         if valid:
             lines, src_phrases, tgt_phrases, keys, scores = zip(*valid, strict=True)
             values = score_values(scores, self.n_scores)
-            self.scores.add(values)
+            self.least = np.minimum(self.least, values.min(axis=0))
+            self.greatest = np.maximum(self.greatest, values.max(axis=0))
+            self.zeros += (values == 0).sum(axis=0)
             for fault, mask in value_faults(values).items():
                 where[fault] = list(compress(lines, mask.tolist()))
             where["unsorted"] = self._add_pairs(lines, src_phrases, tgt_phrases, keys)

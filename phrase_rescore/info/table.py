@@ -56,7 +56,7 @@ class TableInfo:
 
     def as_object(self) -> dict[str, Any]:
         """Return the description as JSON has it."""
-        survey, scores = self.survey, self.survey.scores
+        survey = self.survey
         is_sorted = "unsorted" not in survey.faults
         distinct = survey.sources if is_sorted else survey.src.sample.distinct
         return {
@@ -69,9 +69,9 @@ class TableInfo:
             "target": {"distinct": survey.tgt.sample.distinct, "exact": survey.tgt.sample.exact, **_words(survey.tgt)},
             "scores": [
                 {"column": i + 1,
-                 "smallest": float(np.nan_to_num(scores.least[i])),  # JSON has no infinity
-                 "largest": float(np.nan_to_num(scores.greatest[i])),
-                 "zeros": int(scores.zeros[i])}
+                 "smallest": float(np.nan_to_num(survey.least[i])),  # JSON has no infinity
+                 "largest": float(np.nan_to_num(survey.greatest[i])),
+                 "zeros": int(survey.zeros[i])}
                 for i in range(survey.n_scores)
             ],
             "our_columns": None if self.added is None else [asdict(column) for column in self.added],
@@ -122,10 +122,7 @@ class TableInfo:
     def _added_columns(self) -> str:
         if self.added is None:
             return "the last two look like annotate's (no .columns.json)" if self.survey.looks_annotated else "none"
-        by_model: dict[str, list[str]] = {}
-        for column in self.added:
-            by_model.setdefault(column.model, []).append(f"{column.column} {column.kind}")
-        return "; ".join(f"{', '.join(columns)} of {model}" for model, columns in by_model.items()) or "none"
+        return ", ".join(f"{column.column} {column.kind} of {column.model}" for column in self.added) or "none"
 
 
 def _words(side: SurveyedSide) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import compress, count, islice
 
 from phrase_rescore.errors import InputError, OptionError
@@ -104,7 +104,7 @@ def _check_new(there: TableColumns, old: Feature, last: int | None, where: str) 
 
 
 def _for_table(
-    ini: Ini, table: str, name: str | None, path: str | None, how: str, last: int | None, keep_relative: bool, warn: Say
+    ini: Ini, table: str, name: str | None, path: str | None, how: str, last: int | None, warn: Say
 ) -> tuple[Ini, list[str]]:
     """Return the ini with ``table`` in place of the phrase table ``name``, or the only one, and the lines of the report."""
     old = ini.find_table(None if name is None else os.fsencode(name))
@@ -121,8 +121,7 @@ def _for_table(
         if not old.is_tuneable:
             found = f"{old} has tuneable=false: tuning will not move the new weights"
             warn(f"{ini.where}: {found}; take it out, or set them yourself")
-    named = table if path is None else path
-    new_path = os.fsencode(named if keep_relative else os.path.abspath(named))
+    new_path = os.fsencode(os.path.abspath(table if path is None else path))
     after = with_table(ini.text, old, weights, new_path, new)
     if after == ini.text:
         return ini, [f"nothing to do: {old} has {len(there)} columns and this path already"]
@@ -131,8 +130,7 @@ def _for_table(
         changes.append(f"num-features {n_old} -> {len(there)}, new weights {b' '.join(new).decode()}")
     if new_path != old.path:
         changes.append(f"path {os.fsdecode(old.path)} -> {os.fsdecode(new_path)}")
-    relative = [] if keep_relative else _relative_paths(ini, old)
-    return Ini(after, ini.where), [f"{old}: {', '.join(changes)}", *relative, *hints(old, there.columns)]
+    return Ini(after, ini.where), [f"{old}: {', '.join(changes)}", *hints(old, there.columns)]
 
 
 def hints(feature: Feature, columns: Sequence[ScoreColumn]) -> list[str]:
@@ -155,14 +153,13 @@ def hints(feature: Feature, columns: Sequence[ScoreColumn]) -> list[str]:
 
 def moses_ini(
     ini: Path, out: Path = "-", *, table: Path | None = None, lm: Path | None = None, feature: str | None = None,
-    path: Path | None = None, weights: str = "small", columns: int | None = None, keep_relative: bool = False,
-    warn: Say = silent,
+    path: Path | None = None, weights: str = "small", columns: int | None = None, warn: Say = silent,
 ) -> list[str]:  # fmt: skip
     """Write a moses.ini for a table with added columns, or for a neural language model, as ``phrase-rescore moses-ini`` does.
 
     ``out`` may be ``ini``. ``table`` takes the place of the phrase table ``feature``, or of the only one, and ``path`` is
-    written instead of its own. Paths are made absolute, since mert-moses.pl starts Moses in another folder, unless
-    ``keep_relative``. Returns the lines of the report, with the options of other programs; ``warn`` gets warnings.
+    written instead of its own. Paths are made absolute, since mert-moses.pl starts Moses in another folder.
+    Returns the lines of the report, with the options of other programs; ``warn`` gets warnings.
 
     The sidecar of ``table`` says which columns are new; without it, the last ``columns`` are.
 
@@ -181,12 +178,12 @@ def moses_ini(
     check_apart([("INI", ini), ("--table", table)], [])
     edited, report = Ini.read(ini), list[str]()
     if table is not None:
-        edited, report = _for_table(edited, table, feature, path, weights, columns, keep_relative, warn)
+        edited, report = _for_table(edited, table, feature, path, weights, columns, warn)
     if lm is not None:
         if table is None and "," in weights:
             raise OptionError(f"--weights {weights}: a language model has one weight")
         weight = {"small": b"0.1", "zero": b"0"}.get(weights, b"0.1" if table is not None else weights.encode())
-        lm_path = lm if keep_relative else os.path.abspath(lm)
+        lm_path = os.path.abspath(lm)
         edited, name = with_neural_lm(edited, os.fsencode(lm_path), _order_of(lm), weight)
         report.append(f"{name}: a feature NeuralLM of {lm_path}, weight {weight.decode()}; Moses must be built --with-nplm")
     with atomic_output(out) as output:
@@ -220,11 +217,3 @@ def with_neural_lm(ini: Ini, path: bytes, order: int, weight: bytes) -> tuple[In
         rows[after:after] = [text + end] if after < len(rows) else [text, b""]
         ini = Ini(b"\n".join(rows), ini.where)
     return ini, name.decode()
-
-
-def _relative_paths(ini: Ini, table: Feature) -> Iterator[str]:
-    """Yield the features other than ``table`` whose file mert-moses.pl does not find."""
-    for feature in ini.features:
-        if feature.path and feature.name != table.name and not os.path.isabs(feature.path):
-            path = printable(feature.path, 1000)
-            yield f"mert-moses.pl: write the whole path of {feature} in place of {path}: it starts Moses in another folder"

@@ -73,7 +73,7 @@ def table_of(rows: list[bytes]) -> bytes:
 def comparable(survey: Survey) -> tuple[object, ...]:
     """All that a survey says."""
     sides = [(+side.words, *map(tuple, (side.sample.hashes, side.sample.lines))) for side in (survey.src, survey.tgt)]
-    ranges = (tuple(of_columns) for of_columns in vars(survey.scores).values())
+    ranges = map(tuple, (survey.least, survey.greatest, survey.zeros))
     return survey.rows, survey.pairs, survey.sources, *sides, *ranges, survey.faults, survey._last
 
 
@@ -266,7 +266,7 @@ def test_numbers_of_scores_and_words(tmp_path: Path) -> None:
     rows = [b"b d ||| x ||| 1 x", b"a ||| x y ||| 0 0.5", b"a b ||| z ||| 0.25 2", b"b d ||| x ||| 1"]
     found = survey_of(tmp_path, rows)
     assert (found.n_scores, found.rows, found.pairs) == (2, 4, 2)
-    ranges = found.scores.least, found.scores.greatest, found.scores.zeros
+    ranges = found.least, found.greatest, found.zeros
     assert [*map(list, ranges)] == [[0, 0.5], [0.25, 2], [1, 0]]
     assert found.src.words == Counter({b"a": 2, b"b": 1})
     assert found.faults["refused"] == RowCount(2, 1)
@@ -288,4 +288,4 @@ def test_the_shared_table_in_numbers(shared_data: Path) -> None:
     assert (s.src.sample.distinct, s.tgt.sample.distinct) == (12557, 17196)
     assert (s.src.words.total(), len(s.src.words)) == (71765, 3952)
     assert (s.n_scores, s.looks_annotated) == (4, False)
-    assert s.scores.least == pytest.approx([1.75568e-05, 1.50473e-21, 8.54701e-04, 4.85058e-23], rel=1e-5)
+    assert s.least == pytest.approx([1.75568e-05, 1.50473e-21, 8.54701e-04, 4.85058e-23], rel=1e-5)

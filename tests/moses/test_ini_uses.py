@@ -132,7 +132,6 @@ def test_relative_paths_become_absolute(run: Run, table: Path, monkeypatch: pyte
     monkeypatch.chdir(table.parent)
     for options, path in (([], "new"), (["--path", "x/y"], "x/y")):
         assert f" path={table.parent}/{path} " in call(run, Path("new"), ini(), *options)[1]
-        assert f" path={path} " in call(run, Path("new"), ini(), *options, "--keep-relative")[1]
 
 
 @pytest.mark.moses

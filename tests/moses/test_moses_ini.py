@@ -97,7 +97,6 @@ def test_two_lines_of_the_real_ini_change(run: Run, real: tuple[Path, Path], opt
     said = [line.removeprefix("phrase-rescore: ") for line in result.err.splitlines()]
     parts = [
         f"TranslationModel0: num-features 4 -> 6, new weights {weights}, path phrase-table.gz -> {table}",
-        "mert-moses.pl: write the whole path of LM0 in place of lm.blm",
         "mert-moses.pl: --range=TranslationModel0:0..1,0..1,0..1,0..1,0..1,-1..1",
         "to binarize: processPhraseTableMin -nscores 6 -rankscore 2, ",
     ]
@@ -117,13 +116,6 @@ def test_done_twice_there_is_nothing_to_do(run: Run, real: tuple[Path, Path], tm
     assert f"TranslationModel0: path {table} -> /else.gz\n" in moved.err
 
 
-def test_other_relative_paths_are_named(run: Run, table: Path) -> None:
-    line = "mert-moses.pl: write the whole path of LM0 in place of lm.blm: it starts Moses in another folder"
-    assert line in run("moses-ini", "-", "--table", table, stdin=INI.encode()).err
-    assert line not in run("moses-ini", "-", "--table", table, "--keep-relative", stdin=INI.encode()).err
-    assert line not in run("moses-ini", "-", "--table", table, stdin=INI.replace("lm.blm", "/lm.blm").encode()).err
-
-
 def test_the_ini_itself_is_replaced(run: Run, table: Path, tmp_path: Path) -> None:
     ini = tmp_path / "moses.ini"
     ini.write_text(INI)
@@ -134,13 +126,13 @@ def test_the_ini_itself_is_replaced(run: Run, table: Path, tmp_path: Path) -> No
 
 
 def test_ini_and_table_from_standard_input(run: Run, table: Path, tmp_path: Path) -> None:
-    to = "--path", "p.gz", "--keep-relative", "-q"
+    to = "--path", "/p.gz", "-q"
     from_ini = run("moses-ini", "-", "--table", table, *to, stdin=INI.encode())
     ini = tmp_path / "moses.ini"
     ini.write_text(INI)
     from_table = run("moses-ini", ini, "--table", "-", "--columns", 2, *to, stdin=ROWS.encode())
     assert from_ini == from_table
-    assert b" num-features=6 path=p.gz " in from_ini.out
+    assert b" num-features=6 path=/p.gz " in from_ini.out
 
 
 def test_a_binarized_table_goes_by_its_text(run: Run, table: Path) -> None:
@@ -273,7 +265,7 @@ USAGE = {  # options ({table}: the table), an ini, what is named
     "a stream without a name": ("--table -", INI, ("--table -", "--path")),
     "two streams": ("--table - --path p", INI, ("standard input",)),
     "a blank in a path": ("--table {table} --path /a\u00a0b", INI, ("--path",)),
-    "a comment in a path": ("--table {table} --path a#b --keep-relative", INI, ("'a#b'",)),
+    "a comment in a path": ("--table {table} --path a#b", INI, ("a#b'",)),
     "weights": ("--table {table} --weights tiny", INI, ("--weights", "tiny")),
     "too few weights": ("--table {table} --weights 0.1", INI, ("--weights 0.1", "2 new columns")),
     "a binarized table": ("--table {table}", INI.replace("PhraseDictionaryMemory", "ProbingPT"), ("ProbingPT", "--path")),
