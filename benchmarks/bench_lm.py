@@ -30,7 +30,6 @@ from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, initial
 from phrase_rescore.lm.prepare import TextSource, TextStore
 from phrase_rescore.lm.scorer import NgramScorer
 from phrase_rescore.lm.train import NgramTask
-from phrase_rescore.lm.train import sizes as sizes_of
 from phrase_rescore.moses.hypotheses import read_entries
 from phrase_rescore.nn.storage import numbers_of
 from phrase_rescore.runtime import prepare, usable_cores
@@ -149,7 +148,9 @@ def main() -> None:
     prepare(cores)
     with tempfile.TemporaryDirectory() as folder:
         store = store_of(unpacked(options.text), config, Path(folder))
-        sizes = sizes_of(config, len(store.vocab))
+        network = config.network
+        widths = network.order, network.embedding, network.hidden, network.output or network.embedding
+        sizes = LanguageModelSizes(len(store.vocab), *widths, tied=network.output is None)
         model = FeedforwardLM(sizes)
         initialise(model, 1, paper=config.network.paper_initialisation)
         settings = config.regularization

@@ -67,7 +67,6 @@ COLUMNS, REPLACED = Whole(1, 10_000), Whole(0, 10_000)  # score columns
 TABLE_ROWS, BLOCK_SIZES, SAMPLE_ROWS = Whole(0, 10**15), Whole(1, 10**9), Whole(100, 10**9)
 BYTES = Whole(1, 2**50)
 SECONDS = Range(0, 1e9, above=True)  # 31 years
-TOP_K, TEMPERATURES = Whole(1, 10**9), Range(0.01, 1e6)
 HYPOTHESES, BEAMS = Whole(1, 100_000), Whole(1, 100_000)
 SAMPLES = Whole(1, 1_000_000)  # of a test of significance
 RESTARTS = Whole(0, 10_000)  # of tuning

@@ -8,7 +8,7 @@ from cloup import option_group
 
 from phrase_rescore.cli import options
 from phrase_rescore.cli.options import FILE, TEXT, device_option, flag, lm_option, model_option, option
-from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, TEMPERATURES, TOP_K
+from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS
 
 _tokenize_option = option("--tokenize", TEXT, "Tokenize typed text of this language as Moses does: en.", "LANG")
 
@@ -79,8 +79,6 @@ def score_lm(text: str, lm: str, **settings: Any) -> None:
     option("--beam", BEAMS, "The beam size.  [default: the larger of 10 and --number]"),
     option("--max-length", LENGTHS, "The most words of a hypothesis.", default=20),
     flag("--unk", "Propose the unknown word UNK, too."),
-    option("--temperature", TEMPERATURES, "Draw words in proportion to p^(1/T). Needs --random.  [default: 1]", "T"),
-    option("--top-k", TOP_K, "Draw only from the K most probable words. Needs --random.  [default: all]", "K"),
     option("--seed", SEEDS, "The seed of --random.", default=1),
 )
 @option_group("Lines", options.flush_option, options.digits_option)

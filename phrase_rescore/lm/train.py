@@ -108,13 +108,6 @@ def initialise_from(model: FeedforwardLM, vocab: Vocabulary, donor: LanguageMode
     return f"{len(here) - FIRST_WORD:,} of {len(vocab.words):,} words start from the other model"
 
 
-def sizes(config: LanguageModelConfig, vocabulary: int) -> LanguageModelSizes:
-    """Return the sizes of a network for this number of words."""
-    chosen = config.network
-    output = chosen.output or chosen.embedding
-    return LanguageModelSizes(vocabulary, chosen.order, chosen.embedding, chosen.hidden, output, tied=chosen.output is None)
-
-
 def train_text(inputs: Sequence[str], model_dir: str, config: LanguageModelConfig, observer: Observer | None) -> LanguageModel:
     """Train log p(word | the words before it) on all inputs; write and return the model. Raises RescoreError."""
     config = on_this_machine(config)
@@ -128,7 +121,8 @@ def train_text(inputs: Sequence[str], model_dir: str, config: LanguageModelConfi
             check_like(network, wanted, ("order", "embedding", "hidden", "output"))
 
     def task(store: TextStore, listener: Listener) -> NgramTask:
-        model = FeedforwardLM(sizes(config, len(store.vocab)))
+        sizes = network.order, network.embedding, network.hidden, network.output or network.embedding
+        model = FeedforwardLM(LanguageModelSizes(len(store.vocab), *sizes, tied=network.output is None))
         unigram = unigram_log_probs(store.train, len(store.vocab))
         initialise(model, recipe.seed, paper=network.paper_initialisation, unigram=unigram)
         if init_from:

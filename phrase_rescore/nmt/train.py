@@ -37,8 +37,8 @@ def train_sentences(inputs: Sequence[str], model_dir: str, config: TranslationCo
         src, tgt = len(store.src_vocab), len(store.tgt_vocab)
         model = TranslationModel(TranslationSizes(src, tgt, network.hidden, network.embedding), network.dropout)
         initialise(model, recipe.seed, unigram_log_probs(store.train.tgt.ids, tgt, len(store.train)))
-        data, sampled = (store.train, store.held_out), is_sampled("auto", tgt, machine.device)
-        return make_task(model.to(machine.device), *data, recipe.batch_size, recipe.seed, machine.device, sampled)
+        of_run = recipe.batch_size, recipe.seed, machine.device, is_sampled("auto", tgt, machine.device)
+        return PairTask(model.to(machine.device), store.train, store.held_out, *of_run, of_like_lengths, drops=True)
 
     def model(task: SentenceTask, store: PairStore, summary: dict[str, Any], warn: Say) -> Translation:
         remedy = "check that the lines of the two files belong together, and train longer"
@@ -49,14 +49,6 @@ def train_sentences(inputs: Sequence[str], model_dir: str, config: TranslationCo
     identity = config.identity(network) | {"shortlist": pairs.shortlist}
     training = Training(config, source, identity, _SUMMARIZED, task, model, load, save)
     return train(training, model_dir, observer)
-
-
-def make_task(
-    model: TranslationModel, pairs: EncodedPairs, held_out: EncodedPairs, batch_size: int, seed: int,
-    device: str = "cpu", sampled: bool = False,
-) -> SentenceTask:  # fmt: skip
-    """Return the task of training with dropout on minibatches of pairs of like lengths."""
-    return PairTask(model, pairs, held_out, batch_size, seed, device, sampled, minibatches=of_like_lengths, drops=True)
 
 
 def of_like_lengths(pairs: EncodedPairs, size: int, seed: int, first: int) -> Iterator[EncodedPairs]:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import safetensors
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load, save_file
 
 from phrase_rescore._version import __version__
 from phrase_rescore.data.vocabulary import SIDES, Vocabulary, format_vocabulary, read_vocabulary
@@ -192,11 +192,10 @@ class Config:
         except (KeyError, TypeError):
             raise ModelError(f"{self.path}: 'sizes' is incomplete or has unknown entries; {DAMAGED}") from None
         for item in fields(sizes):
-            name, value = item.name, getattr(sizes, item.name)
-            if item.type in (bool, "bool"):  # text where annotations are postponed
-                require(isinstance(value, bool), f"{self.path}: sizes.{name} is {as_json(value)}, not true or false")
-            elif name not in structure:
-                require(is_whole(value, 1), f"{self.path}: sizes.{name} is {as_json(value)}, not a whole number from 1")
+            value, flag = getattr(sizes, item.name), item.type in (bool, "bool")  # text where annotations are postponed
+            fits = item.name in structure or (isinstance(value, bool) if flag else is_whole(value, 1))
+            wanted = "true or false" if flag else "a whole number from 1"
+            require(fits, f"{self.path}: sizes.{item.name} is {as_json(value)}, not {wanted}")
         return sizes
 
     def training(self) -> dict[str, Any]:
@@ -207,10 +206,8 @@ class Config:
     def check_weights(self) -> None:
         """Refuse weights other than float32 in the one file of this version."""
         weights: Any = self.entries.get("weights")
-        require(isinstance(weights, dict), f"{self.path}: 'weights' is missing or not an object")
-        for name, known in (("dtype", "float32"), ("files", [_WEIGHTS])):
-            value = weights.get(name)
-            require(value == known, f"{self.path}: weights.{name} is {as_json(value)}, not {as_json(known)}")
+        known = isinstance(weights, dict) and (weights.get("dtype"), weights.get("files")) == ("float32", [_WEIGHTS])
+        require(known, f"{self.path}: 'weights' are not of float32 in {_WEIGHTS}")
 
     def unk_shares(self) -> tuple[float, float]:
         """Return UNK's share of the training words, source and target."""
@@ -262,48 +259,32 @@ def read_words(directory: str, name: str, ids: int) -> Vocabulary:
     return vocabulary
 
 
-@contextlib.contextmanager
-def utf8_name(path: str) -> Iterator[str]:
-    """Yield a name of a file that safetensors can open, which takes only UTF-8. Raises OSError."""
-    if path.encode("utf-8", "ignore") == os.fsencode(path):
-        yield path
-        return
-    with open(path, "rb") as stream:
-        yield f"/dev/fd/{stream.fileno()}"
-
-
 def load_network(directory: str, config: Config, make: Callable[[Sizes], Network], sizes: Sizes) -> Network:
-    """Build the network and fill it from its file, whose header is compared with its sizes before anything is allocated."""
+    """Build the network and fill it from its file, with which its sizes are compared before anything is allocated."""
     config.check_weights()
-    try:
-        with torch.device("meta"):
-            expected = {name: list(weight.shape) for name, weight in make(sizes).named_weights()}
-    except (RuntimeError, TypeError):  # torch counts in 64 bits
-        raise ModelError(f"{config.path}: 'sizes' need more numbers than any file can hold; {DAMAGED}") from None
     path = os.path.join(directory, _WEIGHTS)
     _check_regular(path)
-    with contextlib.ExitStack() as stack:
-        try:
-            tensors = stack.enter_context(safetensors.safe_open(stack.enter_context(utf8_name(path)), framework="pt"))
-        except (OSError, safetensors.SafetensorError, RuntimeError) as error:
-            if lacks_memory(error):
-                raise
-            what = "try again" if isinstance(error, RuntimeError) else _DAMAGED_FILE  # torch's: a system call failed
-            raise ModelError(f"{path}: {printable(str(error), limit=200)}; {what}") from None
-        for name in sorted(expected.keys() ^ tensors.keys()):
-            verb = "missing from" if name in expected else "unknown in"
-            raise ModelError(f"{directory}: tensor {printable(name, 200)} is {verb} the weights; {DAMAGED} or of another kind")
-        for name, shape in expected.items():
-            header, where = tensors.get_slice(name), f"{directory}: tensor {name}"
-            found = header.get_shape()
-            require(found == shape, f"{where} has shape {as_json(found)} where {CONFIG} says {shape}", _TWO_MODELS)
-            found = header.get_dtype()
-            require(found == "F32", f"{where} is of type {found}, not F32")
-        network = make(sizes)
-        with torch.no_grad():
-            for name, weight in network.named_weights():
-                weight.copy_(tensors.get_tensor(name))
-                finite = bool(weight.isfinite().all())
-                require(finite, f"{directory}: tensor {name} has NaN or infinite numbers", "train the model again")
+    try:
+        with torch.device("meta"):
+            expected = {name: (list(weight.shape), torch.float32) for name, weight in make(sizes).named_weights()}
+    except (RuntimeError, TypeError):  # torch counts in 64 bits
+        raise ModelError(f"{config.path}: 'sizes' need more numbers than any file can hold; {DAMAGED}") from None
+    try:
+        tensors = load(Path(path).read_bytes())
+    except (OSError, safetensors.SafetensorError, LookupError, TypeError, ValueError, OverflowError, RuntimeError) as error:
+        if lacks_memory(error):
+            raise
+        raise ModelError(f"{path}: {printable(str(error), limit=200)}; {_DAMAGED_FILE}") from None
+    found = {name: (list(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+    for name in sorted(expected.keys() | found.keys()):
+        fits = found.get(name) == expected.get(name)
+        wanted, there = (printable(str(of.get(name, "no such tensor")), 200) for of in (expected, found))
+        require(fits, f"{directory}: tensor {printable(name, 200)}: {CONFIG} says {wanted}, the weights {there}", _TWO_MODELS)
+    network = make(sizes)
+    with torch.no_grad():
+        for name, weight in network.named_weights():
+            weight.copy_(tensors[name])
+            finite = bool(weight.isfinite().all())
+            require(finite, f"{directory}: tensor {name} has NaN or infinite numbers", "train the model again")
     network.requires_grad_(False)
     return network

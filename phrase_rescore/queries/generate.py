@@ -12,7 +12,7 @@ from phrase_rescore.moses.text import PhraseReader
 from phrase_rescore.moses.tokenizer import tokenizer_for
 from phrase_rescore.progress import Progress, Say, silent
 from phrase_rescore.queries.score import line_batches, ready_model
-from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, TEMPERATURES, TOP_K, Checked, ranged
+from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, Checked, ranged
 from phrase_rescore.rnn.translator import MAX_LENGTH, Hypothesis, Translator
 from phrase_rescore.runtime import resolve_device
 
@@ -27,15 +27,13 @@ class Search(Checked):
     beam: int | None = ranged(None, BEAMS)
     random: bool = False
     seed: int = ranged(1, SEEDS)
-    temperature: float = ranged(1.0, TEMPERATURES)
-    top_k: int | None = ranged(None, TOP_K)
     unk: bool = False
     max_length: int = ranged(MAX_LENGTH, LENGTHS)
 
     def __call__(self, translator: Translator, sources: Sequence[bytes]) -> list[list[Hypothesis]]:
         n, unk, longest = self.number, self.unk, self.max_length
         if self.random:
-            return translator.samples(sources, n, self.seed, self.temperature, self.top_k, unk, longest)
+            return translator.samples(sources, n, self.seed, unk, longest)
         return translator.n_best(sources, n, self.beam, unk, longest)
 
 
@@ -52,8 +50,6 @@ def generate(
     """
     if search.get("random") and search.get("beam"):
         raise OptionError("--beam finds the most probable hypotheses, --random draws them; give one")
-    if not search.get("random") and (search.get("temperature") is not None or search.get("top_k") is not None):
-        raise OptionError("--temperature and --top-k are for hypotheses drawn at random; add --random")
     checkpoint = ready_model(model_dir, warn, reads_alone=not search.get("unk"))
     wanted = Search(**{name: value for name, value in search.items() if value is not None})
     translator = Translator(checkpoint, resolve_device(device))

@@ -120,11 +120,9 @@ def save(checkpoint: Checkpoint, directory: str) -> None:
 
 def _factors(config: Config) -> Factors:
     factors: Any = config.entries.get("factors")
-    by_side = isinstance(factors, dict) and sorted(factors) == sorted(SIDES)
-    require(by_side, f"{config.path}: factors {as_json(factors)} lack source or target")
-    for factor in factors.values():
-        usable = factor is None or is_whole(factor, 0, _LAST_FACTOR)
-        require(usable, f"{config.path}: factor {as_json(factor)} is not a whole number from 0 to {_LAST_FACTOR}")
+    usable = isinstance(factors, dict) and sorted(factors) == sorted(SIDES)
+    usable = usable and all(factor is None or is_whole(factor, 0, _LAST_FACTOR) for factor in factors.values())
+    require(usable, f"{config.path}: factors {as_json(factors)} are not one of source and target, 0 to {_LAST_FACTOR} or null")
     return factors["source"], factors["target"]
 
 

@@ -117,16 +117,6 @@ def streams(seed: int, source: bytes, number: int) -> list[Generator]:
     return [Generator(Philox(key=[int.from_bytes(digest, "little"), i])) for i in range(number)]
 
 
-def _weights(logits: Tensor, barred: Tensor, temperature: float, top_k: int | None) -> Tensor:
-    """Return the weights with which words are drawn: (n, K). Equal logits at the end of the ``top_k`` are all taken."""
-    logits = logits.index_fill(1, barred, -torch.inf)
-    largest = logits.amax(1, keepdim=True)
-    if top_k is not None:
-        least = logits.topk(min(top_k, logits.shape[1]), dim=1).values[:, -1:]
-        logits = logits.masked_fill_(logits < least, -torch.inf)
-    return logits.sub_(largest).div_(temperature).exp_()
-
-
 def _draw(weights: Tensor, rows: Indices, random: Sequence[Generator]) -> Indices:
     """Draw a word for each of ``rows`` (m,) of the weights, with the random numbers of its sample: (m,)."""
     words = []
@@ -141,14 +131,10 @@ def _draw(weights: Tensor, rows: Indices, random: Sequence[Generator]) -> Indice
 
 
 @torch.inference_mode()
-def sample(
-    model: ReadyModel, c: Tensor, random: Sequence[Generator], temperature: float, top_k: int | None, max_length: int,
-    barred: Tensor,
-) -> list[list[Decoded]]:  # fmt: skip
+def sample(model: ReadyModel, c: Tensor, random: Sequence[Generator], max_length: int, barred: Tensor) -> list[list[Decoded]]:
     """Draw a target with each of the ``random`` streams, as many for each summary c (sources, H), in their order.
 
-    Words come in proportion to p^(1 / temperature), and of the ``top_k`` most probable words alone, if given. ``barred``
-    ones, EOS among them for the first word, never come. log p is the model's own, at temperature 1 and among all words.
+    ``barred`` words, EOS among them for the first word, never come. log p is the model's own, among all words.
     """
     number = len(random) // len(c)
     words: list[list[int]] = [[] for _ in random]
@@ -159,7 +145,8 @@ def sample(
     for length in range(max_length):
         if not len(live):
             break
-        weights = _weights(model.logits(prefixes.g), may_end if length else barred, temperature, top_k)
+        logits = model.logits(prefixes.g).index_fill_(1, may_end if length else barred, -torch.inf)
+        weights = logits.sub_(logits.amax(1, keepdim=True)).exp_()
         drawn = _draw(weights, node, [random[i] for i in live.tolist()])
         log_p[live] += prefixes.word_log_p(node, drawn)
         continued = drawn != EOS
@@ -208,9 +195,8 @@ class Translator:
 
     @torch.inference_mode()
     def samples(
-        self, sources: Sequence[bytes], number: int, seed: int, temperature: float = 1.0,
-        top_k: int | None = None, unk: bool = False, max_length: int = MAX_LENGTH,
-    ) -> list[list[Hypothesis]]:  # fmt: skip
+        self, sources: Sequence[bytes], number: int, seed: int, unk: bool = False, max_length: int = MAX_LENGTH
+    ) -> list[list[Hypothesis]]:
         """Draw ``number`` phrases, some perhaps equal, for every source, in this order. See ``sample``."""
         c, which = self._summaries(sources)
         barred = self._barred(unk)
@@ -218,7 +204,7 @@ class Translator:
 
         def draw(rows: slice) -> list[list[Decoded]]:
             random = [stream for name in names[rows] for stream in streams(seed, name, number)]
-            return sample(self._model, c[which[rows]], random, temperature, top_k, max_length, barred)
+            return sample(self._model, c[which[rows]], random, max_length, barred)
 
         return self._in_batches(draw, len(sources), number)
 

@@ -107,7 +107,7 @@ def test_marks_around_sentences_are_not_learnt(tmp_path):
         (tmp_path / name).write_bytes(b"".join(line % n for n in range(100)))
         source = TextSource([str(tmp_path / name)], str(tmp_path / f"lm.{name}"), Text(held_out_share=0.1))
         stores.append(source.make(Observer(), lambda numbers: None))
-        source.report(stores[-1], True, Listener(warn=said.append))
+        source.report(stores[-1], Listener(warn=said.append))
     assert stores[0].numbers == stores[1].numbers
     assert said == ["<s> and </s> around 100 sentences were left out; the model adds its own"]
     (tmp_path / "odd").write_bytes(b"a\na <s> b\n")

@@ -21,9 +21,10 @@ from phrase_rescore.errors import InputError, ModelError
 from phrase_rescore.nmt.checkpoint import Translation, load, save
 from phrase_rescore.nmt.network import TranslationModel, TranslationSizes, initialise
 from phrase_rescore.nmt.scorer import SentenceScorer
-from phrase_rescore.nmt.train import make_task
+from phrase_rescore.nmt.train import of_like_lengths
 from phrase_rescore.nn.packed import pack_pairs
 from phrase_rescore.training.config import Observer
+from phrase_rescore.training.pair_task import PairTask
 
 Array = NDArray[np.float64]
 PAIRS = [([2, 3, 4], [3, 2]), ([2], [4, 4, 4, 1]), ([2, 3, 4], [3, 5]), ([5, 5], []), ([2, 3, 4], [3, 2])]
@@ -109,7 +110,7 @@ def test_dropout_and_drawn_words_depend_on_their_seeds_alone(monkeypatch: pytest
 
 def test_what_is_dropped_depends_on_seed_step_and_part() -> None:
     model, pairs = small_model(), EncodedPairs(Ragged.of([[2, 3]] * 4), Ragged.of([[3, 4]] * 4))
-    task = make_task(model, pairs, pairs, 4, seed=1)
+    task = PairTask(model, pairs, pairs, 4, seed=1, drops=True)
     first, second = task.parts(pairs, 2, step=7)
     assert (first.seeds, second.seeds) == ((None, (1, 7, 0)), (None, (1, 7, 1)))
     losses = [task.loss(model, part).item() for part in (first, second)]
@@ -122,14 +123,14 @@ def test_a_pass_has_every_pair_once_in_minibatches_of_like_lengths() -> None:
     rng = np.random.default_rng(1)
     sides = [Ragged.of([[2] * n for n in rng.integers(1, 30, 640)]) for _ in range(2)]
     numbered = Ragged.of([[i] * n for i, n in enumerate(sides[1].lengths)])
-    task = make_task(small_model(), EncodedPairs(sides[0], numbered), EncodedPairs(sides[0], numbered), 10, seed=1)
-    batches = list(islice(task.batches(), 64))
+    pairs = EncodedPairs(sides[0], numbered)
+    batches = list(islice(of_like_lengths(pairs, 10, 1, 0), 64))
     seen = [int(i) for batch in batches for i in batch.tgt.ids[batch.tgt.offsets[:-1]]]
     assert sorted(seen) == list(range(640))
     assert seen != sorted(seen)
     assert np.mean([np.ptp(batch.tgt.lengths) for batch in batches]) < 3
     for first in (1, 32, 45):
-        assert np.array_equal(next(task.batches(first)).tgt.ids, batches[first].tgt.ids)
+        assert np.array_equal(next(of_like_lengths(pairs, 10, 1, first)).tgt.ids, batches[first].tgt.ids)
 
 
 def bitext(folder: Path) -> list[str]:

@@ -23,7 +23,7 @@ def proposed(run: Run, model_dir: str) -> Rows:
 
 
 def test_log_p_and_unknown_words_are_those_of_score(run: Run, model_dir: str, proposed: Rows) -> None:
-    for extra in ([], ["--random", "--temperature", 2], ["--unk", "--beam", 3]):
+    for extra in ([], ["--random"], ["--unk", "--beam", 3]):
         done = run("generate", "-m", model_dir, "-n", 6, *extra, stdin=STDIN)
         assert done.status == 0, done.err
         found = columns(done.out)
@@ -40,7 +40,7 @@ def test_log_p_and_unknown_words_are_those_of_score(run: Run, model_dir: str, pr
 @pytest.mark.slow
 def test_random_proposals_depend_on_seed_and_phrase_alone(run: Run, model_dir: str) -> None:
     def drawn(seed: int, lines: list[bytes]) -> set[tuple[bytes, bytes]]:
-        args = ("generate", "-m", model_dir, "-n", 5, "--random", "--top-k", 4, "--seed", seed)
+        args = ("generate", "-m", model_dir, "-n", 5, "--random", "--seed", seed)
         return {(row[0], row[1]) for row in columns(run(*args, stdin=b"".join(line + b"\n" for line in lines)).out)}
 
     assert drawn(1, SOURCES) == drawn(1, SOURCES[::-1]) == set().union(*(drawn(1, [source]) for source in SOURCES))
@@ -58,9 +58,8 @@ def test_an_inverse_model_proposes_sources(run: Run, model_dir: str, proposed: R
     assert [float(row[0]) for row in columns(scored.out)] == pytest.approx([float(row[2]) for row in proposed], abs=1e-4)
 
 
-@pytest.mark.parametrize("options", [["--random", "--beam", 3], ["--temperature", 2], ["--top-k", 2]])
-def test_options_that_contradict_each_other(run: Run, model_dir: str, options: list[object]) -> None:
-    done = run("generate", "-m", model_dir, *options, stdin=STDIN)
+def test_options_that_contradict_each_other(run: Run, model_dir: str) -> None:
+    done = run("generate", "-m", model_dir, "--random", "--beam", 3, stdin=STDIN)
     assert (done.status, done.out) == (2, b"")
     assert "--random" in done.last_line
-    assert str(options[-2]) in done.last_line
+    assert "--beam" in done.last_line
