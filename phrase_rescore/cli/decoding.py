@@ -18,14 +18,6 @@ def _references(text: str) -> list[str]:
     return paths
 
 
-def _weights(text: str) -> str:
-    """Take ``small``, ``zero`` or numbers with commas between."""
-    from phrase_rescore.moses.rewrite_ini import check_weights
-
-    check_weights(text)
-    return text
-
-
 @options.command(
     short_help="Make a moses.ini for an annotated table or an LM.",
     then="mert-moses.pl DEV.SOURCE DEV.REFERENCE MOSES_BIN/moses {out}, with the options above",
@@ -40,8 +32,8 @@ def _weights(text: str) -> str:
 @option("--path", TEXT, "The path of the table binarized from TABLE, to write into INI.  [default: TABLE]", "PATH")
 @option("--columns", COLUMNS, "Without TABLE.columns.json: the last K score columns of TABLE are new.", "K")
 @option(
-    "--weights", Value("small|zero|W,W,…", _weights), default="small",
-    help="The weights of the new columns. small is 0.04 for scores, 0 for counts of words, 0.1 for --lm.",
+    "--weights", TEXT, "The weights of the new columns. small is 0.04 for scores, 0 for counts of words, 0.1 for --lm.",
+    "small|zero|W,W,…", default="small",
 )  # fmt: skip
 @quiet_option
 def moses_ini(ini: str, out: str, quiet: bool, **changes: Any) -> None:

@@ -13,28 +13,15 @@ from phrase_rescore.messages import counted, printable, shown
 from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns, check_compression
 from phrase_rescore.moses.ini import BINARIZED_TABLES, Feature, Ini, IniLine
 from phrase_rescore.moses.sidecar import sidecar_path
-from phrase_rescore.moses.table import BLANKS_AND_CR
+from phrase_rescore.moses.table import BLANKS_AND_CR, is_number
 from phrase_rescore.progress import Say, silent
-from phrase_rescore.ranges import Range
-
-
-def check_weights(how: str) -> list[str]:
-    """Return the numbers of ``--weights``, none for ``small`` and ``zero``. Raises OptionError for anything else."""
-    if how in ("small", "zero"):
-        return []
-    for number in (numbers := how.split(",")):
-        try:
-            Range(-1e6, 1e6).read(number)
-        except OptionError as error:
-            raise OptionError(f"{error}; write small, zero or numbers such as 0.05,-0.1") from None
-    return numbers
 
 
 def new_weights(how: str, added: Sequence[ScoreColumn]) -> list[bytes]:
     """Choose weights of added columns: ``small`` (0.04; 0 for counts), ``zero``, or numbers. Raises OptionError."""
     if how in ("small", "zero"):
         return [b"0.04" if how == "small" and not column.is_count(new=True) else b"0" for column in added]
-    numbers = check_weights(how)
+    numbers = how.split(",")
     if len(numbers) != len(added):
         found = f"--weights {how} is {counted(len(numbers), 'weight')}; the table has {counted(len(added), 'new column')}"
         raise OptionError(f"{found}; give a weight for each")
@@ -166,6 +153,10 @@ def moses_ini(
     Raises InputError as ``Ini.find_table``, ``Ini.check_used`` and ``TableColumns.read``, and for a table whose new columns are
     not known or not those that the ini lacks; OptionError for a binarized one without ``path``, and as ``new_weights``.
     """
+    if weights not in ("small", "zero"):
+        for number in weights.split(","):
+            if not is_number(number.encode()):
+                raise OptionError(f"--weights {weights}: write small, zero or numbers such as 0.05,-0.1")
     ini, out = os.fspath(ini), os.fspath(out)
     table, lm, path = (None if name is None else os.fspath(name) for name in (table, lm, path))
     if table is None and lm is None:
