@@ -17,7 +17,7 @@ from moses_readers import ALL_READERS, Reading, Refused
 from phrase_rescore.data.sampling import DistinctSample
 from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.info import survey
-from phrase_rescore.info.faults import FAULTS, row_faults, tail_faults
+from phrase_rescore.info.faults import FAULTS
 from phrase_rescore.info.survey import RowCount, Survey, survey_table
 from phrase_rescore.moses import table as moses_table
 from phrase_rescore.moses.table import parse_row
@@ -122,20 +122,6 @@ def test_parts_add_up_to_the_whole(rows: list[bytes], cuts: list[int]) -> None:
     bounds = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
     parts = [(start + 1, table_of(rows[start:end])) for start, end in pairwise(bounds)]
     assert comparable(surveyed(parts)) == comparable(by_rows(1, table_of(rows)))
-
-
-def test_most_rows_beside_an_odd_one_need_no_closer_look() -> None:
-    rows = [b"w%05d ||| x ||| 1 1 ||| 0-0 ||| 1 1 1 ||| |||" % i for i in range(500)]
-    rows[123] += b"\r"
-    rows[321] = rows[321].replace(b" 1 1 ", b" 1  1 ", 1)
-    with (
-        mock.patch.object(survey, "row_faults", side_effect=row_faults) as whole,
-        mock.patch.object(survey, "tail_faults", side_effect=tail_faults) as tail,
-    ):
-        found = surveyed([(1, table_of(rows))]).faults
-    assert found == {"carriage_returns": RowCount(1, 124), "score_blanks": RowCount(1, 322)}
-    whole.assert_called_once_with(rows[321])
-    tail.assert_called_once_with(b" ||| 0-0 ||| 1 1 1 ||| |||\r\n")
 
 
 @pytest.mark.parametrize(("row", "kinds"), [(row, kinds) for _, row, kinds in FAULTY], ids=[name for name, _, _ in FAULTY])

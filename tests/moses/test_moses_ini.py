@@ -105,12 +105,10 @@ def test_two_lines_of_the_real_ini_change(run: Run, real: tuple[Path, Path], opt
 
 def test_done_twice_there_is_nothing_to_do(run: Run, real: tuple[Path, Path], tmp_path: Path) -> None:
     ini, table = real
-    once, twice = tmp_path / "once.ini", tmp_path / "twice.ini"
+    once = tmp_path / "once.ini"
     assert run("moses-ini", ini, "--table", table, "-o", once, "-q") == (0, b"", "")
     message = "phrase-rescore: nothing to do: TranslationModel0 has 6 columns and this path already\n"
     assert run("moses-ini", once, "--table", table) == (0, once.read_bytes(), message)
-    assert run("moses-ini", once, "--table", table, "-o", twice).err.startswith(message)
-    assert twice.read_bytes() == once.read_bytes()
     assert run("moses-ini", once, "--table", table, "-q") == (0, once.read_bytes(), "")
     moved = run("moses-ini", once, "--table", table, "--path", "/else.gz")
     assert f"TranslationModel0: path {table} -> /else.gz\n" in moved.err
