@@ -6,45 +6,44 @@ that compute set torch's threads and treatment of denormal numbers for the proce
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from phrase_rescore.annotation.annotator import Statistics
 from phrase_rescore.annotation.options import AnnotateOptions
-from phrase_rescore.annotation.strip import strip as strip_table
+from phrase_rescore.annotation.record import AnnotateObserver, Summary
+from phrase_rescore.annotation.run import annotate as annotate_table
+from phrase_rescore.annotation.strip import strip
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, RowError
+from phrase_rescore.evaluation.run import evaluate
 from phrase_rescore.files.paths import Path, beside, check_apart
+from phrase_rescore.info.run import info as info  # not in __all__, nor is report: the package has folders of these names
 from phrase_rescore.lm.config import PRESETS as LM_PRESETS
+from phrase_rescore.lm.nplm import export_lm
+from phrase_rescore.lm.scorer import TextModel, load_lm
+from phrase_rescore.lm.train import train_text
 from phrase_rescore.moses.columns import ColumnFormat
-from phrase_rescore.moses.file_kinds import kind_of_folder
-from phrase_rescore.moses.ini import is_ini
+from phrase_rescore.moses.rewrite_ini import moses_ini
 from phrase_rescore.nmt.config import PRESETS as NMT_PRESETS
+from phrase_rescore.nmt.train import train_sentences
 from phrase_rescore.progress import Progress, silent
-from phrase_rescore.ranges import COLUMNS, check
+from phrase_rescore.queries.embed import embed
+from phrase_rescore.queries.generate import generate
+from phrase_rescore.queries.score import score, score_lm
+from phrase_rescore.report.run import report as report
+from phrase_rescore.rescoring.run import RescoreOptions, RescoreSummary
+from phrase_rescore.rescoring.run import rescore as rescore_list
+from phrase_rescore.rescoring.tune import TuneOptions, TuneSummary
+from phrase_rescore.rescoring.tune import tune as tune_lists
 from phrase_rescore.rnn.config import PRESETS
+from phrase_rescore.rnn.model import Model, load
+from phrase_rescore.rnn.train import train_pairs
+from phrase_rescore.rnn.translator import Hypothesis
 from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 from phrase_rescore.training.config import AnySettings, Observer
-
-if TYPE_CHECKING:
-    from phrase_rescore.annotation.annotator import Statistics
-    from phrase_rescore.annotation.record import AnnotateObserver, Summary
-    from phrase_rescore.evaluation.run import evaluate
-    from phrase_rescore.info.ini import IniInfo
-    from phrase_rescore.info.model import ModelInfo
-    from phrase_rescore.info.table import TableInfo
-    from phrase_rescore.lm.nplm import export_lm
-    from phrase_rescore.lm.scorer import TextModel, load_lm
-    from phrase_rescore.moses.rewrite_ini import moses_ini
-    from phrase_rescore.queries.embed import embed
-    from phrase_rescore.queries.generate import generate
-    from phrase_rescore.queries.score import score, score_lm
-    from phrase_rescore.report.run import report as report  # not of __all__: the package has a folder of this name
-    from phrase_rescore.rescoring.run import RescoreSummary
-    from phrase_rescore.rescoring.tune import TuneSummary
-    from phrase_rescore.rnn.model import Model, load
-    from phrase_rescore.rnn.translator import Hypothesis
+from phrase_rescore.training.state import TrainingState
 
 __all__ = [
     "LM_PRESETS", "NMT_PRESETS", "PRESETS", "AnnotateObserver", "ColumnFormat", "Hypothesis", "InputError", "Model",
@@ -53,22 +52,7 @@ __all__ = [
     "train", "train_lm", "train_nmt", "tune",
 ]  # fmt: skip
 
-_ELSEWHERE = {  # names that are used as they are, and their modules; what needs torch is imported when it is used
-    "AnnotateObserver": "annotation.record", "Hypothesis": "rnn.translator", "Model": "rnn.model",
-    "Statistics": "annotation.annotator", "Summary": "annotation.record", "TextModel": "lm.scorer", "embed": "queries.embed",
-    "evaluate": "evaluation.run", "export_lm": "lm.nplm", "generate": "queries.generate", "load": "rnn.model",
-    "load_lm": "lm.scorer", "moses_ini": "moses.rewrite_ini", "report": "report.run", "score": "queries.score",
-    "score_lm": "queries.score",
-}  # fmt: skip
-
 Paths = Path | Sequence[Path]
-
-
-def __getattr__(name: str) -> object:
-    """Import one of _ELSEWHERE."""
-    if name not in _ELSEWHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"phrase_rescore.{_ELSEWHERE[name]}"), name)
 
 
 def train(
@@ -81,8 +65,6 @@ def train(
     given from the interrupted training. Returns the training summary that the model's config.json has. Raises TypeError for
     an unknown setting, InputError or OptionError, RescoreError if a loss is not finite or a file cannot be written.
     """
-    from phrase_rescore.rnn.train import train_pairs
-
     named, config = _configured(PRESETS, inputs, model_dir, preset, settings)
     return train_pairs(named, os.fspath(model_dir), config, observer).training
 
@@ -94,8 +76,6 @@ def train_lm(
 
     ``settings``: those of ``LanguageModelConfig``, by option names, durations in seconds. Returns and raises as ``train`` does.
     """
-    from phrase_rescore.lm.train import train_text
-
     named, config = _configured(LM_PRESETS, inputs, model_dir, preset, settings)
     return train_text(named, os.fspath(model_dir), config, observer).training
 
@@ -107,8 +87,6 @@ def train_nmt(
 
     ``settings``: those of ``TranslationConfig``, by option names, durations in seconds. Returns and raises as ``train`` does.
     """
-    from phrase_rescore.nmt.train import train_sentences
-
     named, config = _configured(NMT_PRESETS, inputs, model_dir, preset, settings)
     return train_sentences(named, os.fspath(model_dir), config, observer).training
 
@@ -121,8 +99,6 @@ def _configured(
     if named:
         config = presets[preset or "default"].override(**settings)
     elif settings.get("resume") or settings.get("finish"):
-        from phrase_rescore.training.state import TrainingState
-
         command = TrainingState(beside(os.fspath(model_dir), "training"), {}).last_command()
         before = {name: tuple(value) if isinstance(value, list) else value for name, value in command["settings"].items()}
         named, config = tuple(command["inputs"]), presets[preset or command["preset"]].override(**before | settings)
@@ -156,26 +132,12 @@ def annotate(
     is complete. Raises TypeError for an unknown option, InputError, ModelError or OptionError, RescoreError if
     ``strict`` or ``expect_rows`` is not met.
     """
-    from phrase_rescore.annotation.record import AnnotateObserver
-    from phrase_rescore.annotation.run import annotate as annotate_table
-
     written = {item.name: options.pop(item.name) for item in fields(ColumnFormat) if item.name in options}
     columns = replace(columns or ColumnFormat(), **written)
     for name in options.keys() & {"columns_json", "dropped"}:
         options[name] = _path(options[name])
     chosen = AnnotateOptions(columns, scores=_paths(scores), **options)
     return annotate_table(os.fspath(table), _paths(models), os.fspath(out), chosen, observer or AnnotateObserver())
-
-
-def strip(table: Path, out: Path, *, columns: int | None = None, on_read: Progress | None = None) -> tuple[int, list[str]]:
-    """Write a phrase table without the last scores, as ``phrase-rescore strip`` does. Return its rows and what was removed.
-
-    Raises InputError for a bad table, OptionError for bad paths, without ``columns`` and a sidecar, and for columns that the
-    sidecar does not name.
-    """
-    if columns is not None:
-        check("columns", columns, COLUMNS)
-    return strip_table(os.fspath(table), os.fspath(out), columns, on_read)
 
 
 def rescore(
@@ -186,9 +148,6 @@ def rescore(
 
     ``flags`` are the command's (whole, log, replace, sort, best). Raises TypeError for others, and as ``rescoring.run``.
     """
-    from phrase_rescore.rescoring.run import RescoreOptions
-    from phrase_rescore.rescoring.run import rescore as rescore_list
-
     prepare(usable_cores())
     files = _paths(models), tuple(labels), _path(source), _path(weights), _paths(scores)
     options = RescoreOptions(os.fspath(nbest), os.fspath(out), *files, **flags)
@@ -205,41 +164,9 @@ def tune(
     From then on torch computes on one core, so that sums have one order. Raises TypeError for an unknown setting, and as
     ``rescoring.tune.tune``.
     """
-    from phrase_rescore.rescoring.tune import TuneOptions
-    from phrase_rescore.rescoring.tune import tune as tune_lists
-
     prepare(1)
     options = TuneOptions(_paths(nbest), _paths(references), os.fspath(out), _path(weights), **settings)
     return tune_lists(options, on_read, on_climb)
-
-
-def info(
-    path: Path, model_dir: Path | None = None, *, strict: bool = False, on_read: Progress | None = None
-) -> TableInfo | ModelInfo | IniInfo:
-    """Describe a phrase table, a model directory or an ini, as ``phrase-rescore info`` does: ``lines()`` or ``as_object()``.
-
-    ``model_dir`` is a model of phrase pairs, whose share of the table's words is counted. ``check()`` of what is returned
-    raises RescoreError if some Moses program would mishandle a row. Raises InputError for what is not a phrase table,
-    ModelError for a bad model.
-    """
-    name = os.fspath(path)
-    if os.path.isdir(name):
-        from phrase_rescore.info.model import ModelInfo
-
-        if not os.path.exists(os.path.join(name, "config.json")) and (kind := kind_of_folder(name)):
-            raise InputError(name, f"looks like {kind[0]}", kind[1])
-        if model_dir is not None or strict:
-            raise OptionError(f"{name} is a model directory; -m and --strict are for tables")
-        return ModelInfo.read(name)
-    if is_ini(name):
-        from phrase_rescore.info.ini import IniInfo
-
-        if model_dir is not None:
-            raise OptionError(f"{name} is a moses.ini; -m is for tables")
-        return IniInfo.read(name)
-    from phrase_rescore.info.table import TableInfo
-
-    return TableInfo.read(name, _path(model_dir), on_read)
 
 
 def _path(path: Path | None) -> str | None:

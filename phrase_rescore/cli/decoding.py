@@ -55,8 +55,8 @@ def moses_ini(ini: str, out: str, quiet: bool, **changes: Any) -> None:
 
     Standard error shows the options that MERT and the binarizers of Moses need for the new number of columns.
     """
-    from phrase_rescore.api import moses_ini
     from phrase_rescore.cli.terminal import tell, warn
+    from phrase_rescore.moses.rewrite_ini import moses_ini
 
     tell(moses_ini(ini, out, **changes, warn=warn), quiet)
 
@@ -76,8 +76,8 @@ def export_lm(lm: str, out: str, quiet: bool) -> None:
     moses-ini --lm writes the lines of moses.ini that load it. Without such a Moses, rescore adds the model's scores to
     n-best lists.
     """
-    from phrase_rescore.api import export_lm
     from phrase_rescore.cli.terminal import say, warn
+    from phrase_rescore.lm.nplm import export_lm
 
     written = export_lm(lm, out, warn=warn)
     say(written, quiet or out == "-")

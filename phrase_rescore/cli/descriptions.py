@@ -36,8 +36,8 @@ def info(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: b
     """
     import json
 
-    from phrase_rescore.api import info
     from phrase_rescore.cli.terminal import byte_bar
+    from phrase_rescore.info.run import info
 
     with byte_bar((path,), quiet or os.path.isdir(path)) as bar:
         described = info(path, model_dir, strict=strict, on_read=bar.update)
@@ -69,8 +69,8 @@ def report(table: str, quiet: bool, **asked: Any) -> None:
     the sample. Scores are those of a sample: all rows of some sources, always the same. Maps and unknown words are those of
     the whole table. It needs pip install '.[report]' in the checkout.
     """
-    from phrase_rescore.api import report
     from phrase_rescore.cli.terminal import byte_bar, say, warn
+    from phrase_rescore.report.run import report
 
     command = shlex.join(["phrase-rescore", *sys.argv[1:]])
     with byte_bar((table,), quiet) as bar:

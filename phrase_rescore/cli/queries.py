@@ -34,9 +34,9 @@ def score(model_dir: str, **settings: Any) -> None:
     Phrases must be tokenized as in the table, special characters escaped (&apos; &#91;). --tokenize does it, and writes words
     in lower case where the model knows them only so.
     """
-    from phrase_rescore.api import score
     from phrase_rescore.cli.terminal import warn, write_out
     from phrase_rescore.files.inputs import standard_input
+    from phrase_rescore.queries.score import score
 
     write_out(score(standard_input(), model_dir, **settings, warn=warn))
 
@@ -60,8 +60,8 @@ def score_lm(text: str, lm: str, **settings: Any) -> None:
     At the end standard error shows the perplexity of the text, as KenLM's query does: with unknown words (OOVs), scored as
     the unknown word, and without them.
     """
-    from phrase_rescore.api import score_lm
     from phrase_rescore.cli.terminal import say, warn, write_out
+    from phrase_rescore.queries.score import score_lm
 
     write_out(score_lm(text, lm, **settings, say=say, warn=warn))
 
@@ -97,8 +97,8 @@ def generate(model_dir: str, quiet: bool, **settings: Any) -> None:
     in lower case where the model knows them only so. Hypotheses stay tokenized, as score takes them. They are never empty,
     and have only words of the model's vocabulary, unless --unk is given.
     """
-    from phrase_rescore.api import generate
     from phrase_rescore.cli.terminal import count_bar, say, warn, write_out
+    from phrase_rescore.queries.generate import generate
 
     with count_bar("generating", "phrases", quiet, scale=False) as bar:
         write_out(generate(model_dir, **settings, on_sources=bar.update, say=partial(say, quiet=quiet), warn=warn))
@@ -126,8 +126,8 @@ def embed(model_dir: str, out: str, side: Any, quiet: bool, **settings: Any) -> 
     has the phrase and its numbers, with tabs between. Words are those of the shortlist, after <end of phrase> and <unknown
     word>.
     """
-    from phrase_rescore.api import embed
     from phrase_rescore.cli.terminal import count_bar, say, warn
+    from phrase_rescore.queries.embed import embed
 
     with count_bar("embedding", "phrases", quiet or side is not None) as bar:
         written = embed(out, model_dir, side=side, **settings, on_phrases=bar.update, warn=warn)

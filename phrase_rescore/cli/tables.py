@@ -130,7 +130,7 @@ def strip(table: str, columns: int | None, out: str, quiet: bool) -> None:
     phrase-rescore strip phrase-table.rnn.gz -o phrase-table.gz
     set -o pipefail; phrase-rescore strip phrase-table.rnn.gz | cmp - <(zcat phrase-table.gz)
     """
-    from phrase_rescore.api import strip
+    from phrase_rescore.annotation.strip import strip
     from phrase_rescore.cli.terminal import byte_bar, say
 
     with byte_bar((table,), quiet) as bar:

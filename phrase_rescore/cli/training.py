@@ -6,11 +6,13 @@ from typing import Any
 import click
 from cloup import option_group
 
-from phrase_rescore.api import LM_PRESETS, NMT_PRESETS, PRESETS
 from phrase_rescore.cli import options
 from phrase_rescore.cli.options import BYTE_SIZE, FILE, NEW_DIRECTORY, PathName, flag, option, quiet_option
 from phrase_rescore.cli.training_options import TrainingOptions
+from phrase_rescore.lm.config import PRESETS as LM_PRESETS
+from phrase_rescore.nmt.config import PRESETS as NMT_PRESETS
 from phrase_rescore.ranges import FACTORS
+from phrase_rescore.rnn.config import PRESETS
 
 _pairs = TrainingOptions(PRESETS, "MODEL_DIR")
 
