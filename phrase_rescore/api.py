@@ -146,7 +146,7 @@ def rescore(
 ) -> RescoreSummary:  # fmt: skip
     """Add the scores of models to every entry of an n-best list, as ``phrase-rescore rescore`` does.
 
-    ``flags`` are the command's (whole, log, replace, sort, best). Raises TypeError for others, and as ``rescoring.run``.
+    ``flags`` are the command's (log, replace, sort, best). Raises TypeError for others, and as ``rescoring.run``.
     """
     prepare(usable_cores())
     files = _paths(models), tuple(labels), _path(source), _path(weights), _paths(scores)

@@ -100,7 +100,6 @@ def export_lm(lm: str, out: str, quiet: bool) -> None:
         "--label labels", TEXT, "The label of the feature of the first -m, of the second, …, of --scores.  "
         "[default: CSLM0, …, NMT0, …, RNN0, …, SCORE0, …]", "LABEL", multiple=True,
     ),
-    flag("--whole", "Score source and hypothesis as one pair, not phrase by phrase, with models of pairs."),
     option(
         "--scores", FILE, "Add the numbers of FILE, one an entry: probabilities of any other model. May be repeated.",
         multiple=True,
@@ -131,8 +130,8 @@ def rescore(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **chosen
     A language model adds log p of the hypothesis, natural log, </s> included: CSLM0= -31.4. A translation model adds log p of
     the hypothesis given the source: NMT0= -28.6. A model of phrase pairs adds two values, the sums of log p and of unknown
     words over the phrase pairs, as the columns of annotate do: RNN0= -20.1 1. It needs the segmentation: run moses with
-    -include-segmentation-in-n-best, or with -t. With --whole it needs none and scores sentence pairs; train that model on
-    TSV. --scores adds the numbers of any other program, one for every entry.
+    -include-segmentation-in-n-best, or with -t.
+    --scores adds the numbers of any other program, one for every entry.
 
     tune writes the INI of --weights; any ini with a section [weight] will do. Its section [weight-file] may name a file of
     sparse weights, lines LABEL W. A sparse feature (its label has an underscore) without a weight counts as 0, with a warning.
@@ -144,8 +143,6 @@ def rescore(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **chosen
         summary = rescore(nbest, out, models, on_read=bar.update, **chosen)
     warn(*summary.warnings)
     say(f"{summary.entries:,} entries of {summary.segments:,} segments", quiet)
-    for label, line in summary.features.items():
-        say(f"{label}: {line}", quiet)
 
 
 @options.command(

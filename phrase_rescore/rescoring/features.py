@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from phrase_rescore.errors import OptionError, RowError
 from phrase_rescore.files.score_files import ScoreFiles, natural_log
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.scorer import NgramScorer
-from phrase_rescore.messages import percent, share
 from phrase_rescore.moses.columns import MIN_LOG_P
 from phrase_rescore.moses.hypotheses import Entry, check_cover, map_entries
 from phrase_rescore.moses.table import check_factors
@@ -39,23 +38,17 @@ def source_of(entry: Entry, sources: Texts) -> Sequence[bytes]:
 
 @dataclass
 class WordCounts:
-    """The words that a model was asked for, and how many of them it does not know."""
+    """The words that a model was asked for, how many of them it does not know, and which share was unknown in training."""
 
-    usual: float  # share of the words that were unknown in training
+    usual: float
     words: int = 0
     unknown: int = 0
 
     def add(self, words: int, unknown: int) -> None:
-        """Count more words."""
         self.words += words
         self.unknown += unknown
 
-    def report(self) -> str:
-        """Return a line for the user."""
-        return f"{percent(share(self.unknown, self.words))} unknown words"
-
     def warnings(self) -> list[str]:
-        """Return a warning if many words were unknown."""
         return misfits(self.unknown, self.words, self.usual)
 
 
@@ -81,15 +74,12 @@ class TextFeature:
 
 
 class PairFeature:
-    """log p, at least -87.3 of a pair, and the number of unknown words, summed over the phrase pairs of the hypothesis.
-
-    If the model scores ``whole`` sentences, source and hypothesis are the one pair, and log p may be any number.
-    """
+    """log p, at least -87.3 of a pair, and the number of unknown words, summed over the phrase pairs of the hypothesis."""
 
     LABEL = "RNN"
 
-    def __init__(self, scorer: Scorer, sources: Texts, whole: bool) -> None:
-        self._scorer, self._sources, self._whole = scorer, sources, whole
+    def __init__(self, scorer: Scorer, sources: Texts) -> None:
+        self._scorer, self._sources = scorer, sources
         self.counts = WordCounts(scorer.checkpoint.unk_shares[0 if scorer.checkpoint.inverse else 1])
         self.warnings = self.counts.warnings
 
@@ -106,14 +96,9 @@ class PairFeature:
     def _pairs(self, entry: Entry) -> list[Pair]:
         """Return the phrase pairs of the hypothesis, those without a target left out."""
         source = source_of(entry, self._sources)
-        if self._whole:
-            pairs = [(b" ".join(source), b" ".join(entry.hypothesis()))]
-            if not all(pairs[0]):
-                raise RowError("an empty source or hypothesis", "take the entry out; a model of pairs scores words")
-        else:
-            derivation = entry.derivation()
-            check_cover(derivation, source)
-            pairs = [(b" ".join(source[first : last + 1]), tgt) for first, last, tgt in derivation if tgt]
+        derivation = entry.derivation()
+        check_cover(derivation, source)
+        pairs = [(b" ".join(source[first : last + 1]), tgt) for first, last, tgt in derivation if tgt]
         for src, tgt in pairs:
             check_factors(src, tgt, self._scorer.checkpoint.factors)
         return pairs
@@ -127,7 +112,7 @@ class PairFeature:
         if not self.counts.words:  # the first ones, before anything is written
             model.refuse_swapped(name, src, tgt)
         encoded = self._scorer.encode_phrases(src, tgt)
-        log_probs = np.maximum(self._scorer.log_probs(encoded), -np.inf if self._whole else MIN_LOG_P)
+        log_probs = np.maximum(self._scorer.log_probs(encoded), MIN_LOG_P)
         predicted = model.for_model(encoded).tgt
         unknown = predicted.counts_of(UNK)
         self.counts.add(len(predicted.ids), int(unknown.sum()))
@@ -150,7 +135,10 @@ class SentenceFeature:
         hypotheses = map_entries(entries, name, Entry.hypothesis)
         segments = [entry.segment for entry in entries]
         if not self.counts.words:  # the first ones, before anything is written
-            self._refuse_swapped(name, dict(zip(segments, sources, strict=True)), hypotheses)
+            of_segments = dict(zip(segments, sources, strict=True)).values()
+            src, tgt = (Counter(chain.from_iterable(texts)) for texts in (of_segments, hypotheses))
+            model = self._scorer.translation
+            refuse_swapped(name, (src, tgt), (model.src_vocab, model.tgt_vocab))
         log_probs = list[NDArray[np.float64]]()
         first = 0
         for _, of_segment in groupby(segments):  # its source is read once
@@ -161,21 +149,11 @@ class SentenceFeature:
             first = end
         return np.concatenate(log_probs)[:, None]
 
-    def _refuse_swapped(self, name: str, sources: dict[int, Sequence[bytes]], hypotheses: Texts) -> None:
-        """Raise InputError if the list is of the other direction."""
-        src, tgt = Counter[bytes](), Counter[bytes]()
-        for source in sources.values():
-            src.update(source)
-        for hypothesis in hypotheses:
-            tgt.update(hypothesis)
-        model = self._scorer.translation
-        refuse_swapped(name, (src, tgt), (model.src_vocab, model.tgt_vocab))
-
 
 class FileFeature:
     """Numbers of a file that has one for every entry: natural logarithms with ``log``, else probabilities."""
 
-    LABEL, counts = "SCORE", None
+    LABEL = "SCORE"
 
     def __init__(self, path: str, nbest: str, log: bool) -> None:
         self._path, self._log = path, log
@@ -187,11 +165,15 @@ class FileFeature:
         (lines,) = self.file.take(len(entries))
         return np.array([natural_log(self._path, number, line, self._log) for number, line in enumerate(lines, first)])[:, None]
 
+    def warnings(self) -> list[str]:
+        """Return nothing: what the numbers are is not known."""
+        return []
+
 
 Feature = TextFeature | PairFeature | SentenceFeature | FileFeature
 
 
-def load_model(directory: str, sources: Texts | None, whole: bool, device: str) -> Feature:
+def load_model(directory: str, sources: Texts | None, device: str) -> Feature:
     """Load a model as a feature. Raises ModelError, and OptionError if it needs the source."""
     kind = Config(directory).model_of()
     if kind == TEXT:
@@ -200,7 +182,7 @@ def load_model(directory: str, sources: Texts | None, whole: bool, device: str) 
         raise OptionError(f"-m {directory} scores pairs; give the text that was decoded with --source")
     if kind == BITEXT:
         return SentenceFeature(SentenceScorer(translation.load(directory), device), sources)
-    return PairFeature(Scorer(checkpoint.load(directory), device), sources, whole)
+    return PairFeature(Scorer(checkpoint.load(directory), device), sources)
 
 
 def labelled(features: Iterable[Feature], given: Sequence[str]) -> dict[str, Feature]:

@@ -96,12 +96,8 @@ class Reader:
 
 def given_weights(path: str, shape: Mapping[bytes, int]) -> Floats:
     """Return the weights of an ini, (features,), 0 for a feature that it lacks. Raises InputError if they do not fit."""
-    name, weights = display_name(path), read_weights(path)
-    for label in shape.keys() & weights.keys():
-        if len(weights[label]) != shape[label]:
-            found = f"{counted(len(weights[label]), 'weight')} of {printable(label)}, but the lists have {shape[label]} values"
-            raise InputError(name, found, "give the weights of these lists")
-    start = np.array([weight for label, n in shape.items() for weight in weights.get(label, [0.0] * n)])
-    if not start.any():
-        raise InputError(name, "no weight of a feature of the lists", "give the weights of these lists")
-    return start
+    weights = read_weights(path)
+    start = [weight for label, n in shape.items() for weight in weights.get(label, [0.0] * n)]
+    if any(len(weights[label]) != shape[label] for label in shape.keys() & weights.keys()) or not any(start):
+        raise InputError(display_name(path), "the weights are not those of the features of the lists", "give theirs")
+    return np.array(start)

@@ -13,7 +13,6 @@ from phrase_rescore.files.row_outputs import RowOutput, row_output
 from phrase_rescore.messages import counted
 from phrase_rescore.moses.hypotheses import Entry, check_label, map_entries, read_entries
 from phrase_rescore.moses.table import words
-from phrase_rescore.nn.storage import PAIRS, Config
 from phrase_rescore.progress import Progress
 from phrase_rescore.rescoring.features import Feature, FileFeature, Texts, Values, labelled, load_model, source_of
 from phrase_rescore.rescoring.totals import Totals
@@ -33,7 +32,6 @@ class RescoreOptions:
     weights: str | None = None  # recompute the totals by this ini
     scores: tuple[str, ...] = ()  # files of a number an entry
     log: bool = False  # which are natural logarithms
-    whole: bool = False  # models of pairs score source and hypothesis as one pair
     replace: bool = False
     sort: bool = False  # by total, the best entry of a segment first
     best: bool = False  # write the words of the best entry, a line for every segment, in place of the list
@@ -46,10 +44,6 @@ class RescoreOptions:
         asks_for_gzip(self.out, "Moses reads plain lists and .gz")
         if not (self.models or self.scores or self.weights or self.sort or self.best):
             raise OptionError("nothing to do; name a model with -m, or ask for --weights, --sort or --best")
-        if self.log and not self.scores:
-            raise OptionError("--log says that --scores has logarithms; add --scores, or leave --log out")
-        if self.sort and self.best:
-            raise OptionError("--sort writes the list, --best one hypothesis a segment; choose one of them")
         if self.best and (self.models or self.scores) and not self.weights:
             option = "-m" if self.models else "--scores"
             hint = f"give --weights, or leave {option} out"
@@ -68,7 +62,6 @@ class RescoreSummary:
     segments: int = 0
     entries: int = 0
     warnings: list[str] = field(default_factory=list)
-    features: dict[str, str] = field(default_factory=dict)  # a line of the report for each, by label
 
 
 def rescore(options: RescoreOptions, device: str, on_read: Progress | None) -> RescoreSummary:
@@ -77,12 +70,9 @@ def rescore(options: RescoreOptions, device: str, on_read: Progress | None) -> R
     totals = None if options.weights is None else Totals(options.weights)
     sources = None if options.source is None else _read_sources(options.source)
     features = labelled(_features(options, sources, device), options.labels)
-    summary = RescoreSummary()
-    _rescore_list(options, features, totals, sources, summary, on_read)
+    summary = _rescore_list(options, features, totals, sources, on_read)
     for label, feature in features.items():
-        if feature.counts is not None:
-            summary.features[label] = feature.counts.report()
-            summary.warnings += [f"{label}: {warning}" for warning in feature.warnings()]
+        summary.warnings += [f"{label}: {warning}" for warning in feature.warnings()]
     if totals is not None:
         summary.warnings += totals.warnings()
     return summary
@@ -90,11 +80,17 @@ def rescore(options: RescoreOptions, device: str, on_read: Progress | None) -> R
 
 def _rescore_list(
     options: RescoreOptions, features: Mapping[str, Feature], totals: Totals | None, sources: Texts | None,
-    summary: RescoreSummary, on_read: Progress | None,
-) -> None:  # fmt: skip
+    on_read: Progress | None,
+) -> RescoreSummary:  # fmt: skip
     """Read the list, a block at a time, and write what is asked for."""
-    name, best = display_name(options.nbest), _BestLines(sources, options.source)
+    name, summary, best = display_name(options.nbest), RescoreSummary(), dict[int, bytes]()
     files = [feature.file for feature in features.values() if isinstance(feature, FileFeature)]
+
+    def choose(entry: Entry) -> None:
+        if sources is not None:
+            source_of(entry, sources)
+        best[entry.segment] = b" ".join(entry.hypothesis())
+
     with ExitStack() as opened:
         for file in files:
             opened.enter_context(file)
@@ -106,7 +102,7 @@ def _rescore_list(
             summary.entries += len(entries)
             summary.segments += len(firsts)
             if options.best:
-                map_entries(firsts, name, best.add)
+                map_entries(firsts, name, choose)
             else:
                 _write(output, [entry.line() for entry in entries], options.out)
         if not summary.entries:
@@ -114,51 +110,23 @@ def _rescore_list(
         for file in files:
             file.end()
         if options.best:
-            summary.warnings += best.check(name)
-            for lines in best.lines():
-                _write(output, lines, options.out)
+            summary.warnings += _write_best(output, best, sources, options.out)
+    return summary
 
 
-class _BestLines:
-    """A line for every segment, in order: the words of its best entry, or nothing if it has no entries.
+def _write_best(output: RowOutput, best: Mapping[int, bytes], sources: Texts | None, out: str) -> list[str]:
+    """Write the best words of every segment, a line each, empty without entries. Return a warning if these are too few.
 
-    With ``sources``, the lines of the file ``source``, there are as many lines as these.
+    There are as many lines as the source has, if it is given.
     """
-
-    def __init__(self, sources: Texts | None, source: str | None) -> None:
-        self._sources, self._source = sources, source
-        self._words = dict[int, bytes]()  # by segment
-        self._translated = 0  # segments that have words to translate
-
-    def add(self, entry: Entry) -> None:
-        """Take the best entry of a segment. Raises RowError if the source has no such line, and as ``hypothesis``."""
-        self._translated += self._sources is None or bool(source_of(entry, self._sources))
-        self._words[entry.segment] = b" ".join(entry.hypothesis())
-
-    def check(self, name: str) -> list[str]:
-        """Return a warning if segments lack entries. Raises InputError if most lines of the source do."""
-        if self._sources is None:
-            to_translate = self._number_of_lines()
-            lacking = to_translate - self._translated
-            of = f"segment{'s' * (lacking > 1)} before the last"
-        else:
-            to_translate = sum(1 for words in self._sources if words)
-            lacking = to_translate - self._translated
-            of = f"of {counted(to_translate, 'non-empty line')} of {display_name(self._source or '')}"
-            if 2 * lacking > to_translate:
-                hint = "give the text that was decoded, cut to the segments of the list, with --source"
-                raise InputError(name, f"entries for {self._translated:,} {of}", hint)
-        return [f"no entry for {lacking:,} {of}; the output has empty lines there"] if lacking else []
-
-    def lines(self) -> Iterator[list[bytes]]:
-        """Yield the lines, some at a time: a list may skip millions of segments."""
-        n = self._number_of_lines()
-        for start in range(0, n, BLOCK_ENTRIES):
-            segments = range(start, min(start + BLOCK_ENTRIES, n))
-            yield [self._words.get(segment, b"") + b"\n" for segment in segments]
-
-    def _number_of_lines(self) -> int:
-        return max(self._words) + 1 if self._sources is None else len(self._sources)
+    lines = max(best) + 1 if sources is None else len(sources)
+    for start in range(0, lines, BLOCK_ENTRIES):  # some at a time: a list may skip millions of segments
+        segments = range(start, min(start + BLOCK_ENTRIES, lines))
+        _write(output, [best.get(segment, b"") + b"\n" for segment in segments], out)
+    to_translate = lines if sources is None else sum(1 for source in sources if source)
+    lacking = to_translate - sum(1 for segment in best if sources is None or sources[segment])
+    found = f"no entry for {lacking:,} of {counted(to_translate, 'segment')}"
+    return [f"{found}; the output has empty lines there"] if lacking else []
 
 
 def _read_sources(path: str) -> list[list[bytes]]:
@@ -168,10 +136,8 @@ def _read_sources(path: str) -> list[list[bytes]]:
 
 def _features(options: RescoreOptions, sources: Texts | None, device: str) -> Iterator[Feature]:
     """Load what is to be added, in the order of its labels. Raises ModelError, OptionError."""
-    if options.whole and all(Config(directory).model_of() != PAIRS for directory in options.models):
-        raise OptionError("--whole is for models of pairs, and -m names none; leave it out")
     for directory in options.models:
-        yield load_model(directory, sources, options.whole, device)
+        yield load_model(directory, sources, device)
     for path in options.scores:
         yield FileFeature(path, options.nbest, options.log)
 

@@ -42,38 +42,29 @@ class Totals:
     def __init__(self, path: str) -> None:
         self._weights, self._name = read_weights(path), display_name(path)
         self._has_sparse = any(b"_" in label for label in self._weights)
-        self._missing, self._met, self._blocks = Counter[bytes](), set[bytes](), 0
+        self._missing, self._met = Counter[bytes](), set[bytes]()
 
     def renewed(self, entries: list[Entry], name: str) -> list[Entry]:
-        """Return the entries with new totals. Raises InputError for a feature without a weight that is not sparse.
-
-        Dense is what has no underscore, several values, or stands in every entry of the first block.
-        """
+        """Return the entries with new totals. Raises InputError for a feature without a weight that is not sparse."""
 
         def renew(entry: Entry) -> Entry:
             features = entry.features()
             self._met.update(features)
             return entry.with_total(weighted_total(features, self._weights, self._missing if self._has_sparse else None))
 
-        renewed = map_entries(entries, name, renew)
-        if not self._blocks and entries[0].segment < entries[-1].segment:
-            for label, n in self._missing.items():
-                if n == len(entries):
-                    raise _no_weight(label).at(name, entries[0].number)
-        self._blocks += 1
-        return renewed
+        return map_entries(entries, name, renew)
 
     def warnings(self) -> Iterator[str]:
-        """Yield a warning for labels that only the list or only the ini has."""
+        """Yield a warning for labels that only the list or only the ini has. A list may lack some of the sparse ones."""
         if self._missing:
             yield f"no weight for {_labels(self._missing)}, counted as 0 as sparse features are in Moses"
+        some_sparse = any(b"_" in label for label in self._met)
         unmet = [label for label, weights in self._weights.items() if label not in self._met and any(weights)]
-        sparse = [label for label in unmet if b"_" in label]
-        if sparse and not any(b"_" in label for label in self._met):
-            yield f"the list has none of the sparse features of {self._name}: {_labels(sparse)}"
-        dense = [label for label in unmet if b"_" not in label and not label.startswith(b"UnknownWordPenalty")]
-        if dense:
-            yield f"the list lacks {_labels(dense)}, which {self._name} has weights for; the totals leave them out"
+        expected = [
+            label for label in unmet if not ((b"_" in label and some_sparse) or label.startswith(b"UnknownWordPenalty"))
+        ]
+        if expected:
+            yield f"the list lacks {_labels(expected)}, which {self._name} has weights for; the totals leave them out"
 
 
 def _labels(labels: Collection[bytes]) -> str:

@@ -9,7 +9,7 @@ probability of an entry in its list. It does so again with larger weights; then 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, permutations
@@ -63,7 +63,6 @@ class TuneSummary:
     new: tuple[str, ...] = ()  # labels that the totals do not count: the gain is over weights tuned without them,
     gain: float = 0.0  # else over the totals
     p: float = 1.0
-    constant: tuple[str, ...] = ()  # what decides in RARE of the segments or fewer: labels, with numbers of their values
     warnings: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
@@ -77,9 +76,6 @@ class TuneSummary:
             verdict = "within noise" if self.p >= LEVEL else "beyond noise" if self.gain > 0 else "a loss"
             judged = "judged on the halves that the weights were not tuned on"
             lines.append(f"gain {self.gain:+.2f} BLEU over {over}, {judged} (p = {self.p:.4f}): {verdict}")
-        if self.constant:
-            names = ", ".join(self.constant)
-            lines.append(f"{names}: the same in all entries of nearly every segment, so the weight is 0")
         return lines
 
 
@@ -243,6 +239,7 @@ def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], 
     for path in options.nbest:
         reader.read(path, on_read)
     lists, labels = reader.lists(), [label for label, n in reader.shape.items() for _ in range(n)]
+    places = lists.places()
     if not scaled(lists, RARE)[1].any():
         found = "all entries of a segment have the same features"
         raise InputError(display_name(options.nbest[0]), found, "pass lists of more hypotheses")
@@ -251,7 +248,9 @@ def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], 
         start = given_weights(options.weights, reader.shape)
     # 0.0: no weight is -0
     values = [as_value(weight + 0.0) for weight in tuned(lists, start, options.restarts, options.seed, on_climb)]
-    summary = _summary(lists, np.array([float(value) for value in values]), reader.shape, new)
+    by_weights = lists.features @ np.array([float(value) for value in values])
+    of_totals, of_weights = (float(bleu(lists.counts[chosen(totals, places)].sum(0))) for totals in (lists.totals, by_weights))
+    summary = TuneSummary(len(lists.segment), len(places), of_totals, of_weights, tuple(map(printable, new)))
     if missing := len(references[options.references[0]]) - summary.segments:
         summary.warnings.append(f"no entry for {counted(missing, 'line')} of the reference; BLEU is of the others")
     if summary.segments > 1:
@@ -260,17 +259,6 @@ def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], 
         summary.gain, summary.p = gain_over(lists, kept, start, tune_half)
     _write(options, labels, values, summary.bleu)
     return summary
-
-
-def _summary(lists: Lists, weights: Floats, shape: Mapping[bytes, int], new: Sequence[bytes]) -> TuneSummary:
-    """Return the figures of weights, without the gain."""
-    places, scale = lists.places(), scaled(lists, RARE)[1]
-    names = [f"{printable(label)}{f' {k}' * (n > 1)}" for label, n in shape.items() for k in range(1, n + 1)]
-    by_totals, by_weights = (
-        float(bleu(lists.counts[chosen(totals, places)].sum(0))) for totals in (lists.totals, lists.features @ weights)
-    )
-    constant = tuple(name for name, size in zip(names, scale, strict=True) if not size)
-    return TuneSummary(len(lists.segment), len(places), by_totals, by_weights, tuple(map(printable, new)), constant=constant)
 
 
 def _write(options: TuneOptions, labels: Sequence[bytes], values: Sequence[bytes], bleu: float) -> None:

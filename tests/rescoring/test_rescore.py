@@ -120,7 +120,7 @@ def test_no_phrase_pair_has_less_than_a_column_and_none_without_a_target_counts(
 @pytest.mark.parametrize(("inverse", "usual"), [(False, 0.2), (True, 0.1)])
 def test_the_side_that_is_predicted_has_its_usual_share_of_unknown_words(model_dir: str, inverse: bool, usual: float) -> None:
     checkpoint = replace(load(model_dir), unk_shares=(0.1, 0.2), inverse=inverse)
-    assert PairFeature(Scorer(checkpoint), [], whole=False).counts.usual == usual
+    assert PairFeature(Scorer(checkpoint), []).counts.usual == usual
 
 
 def test_several_models_each_with_its_label(run: Run, lm: Path, model_dir: str, tmp_path: Path) -> None:
@@ -210,7 +210,6 @@ def test_a_gap_of_segments_takes_no_memory(run: Run, monkeypatch: pytest.MonkeyP
 def test_words_of_another_language_are_told_of(run: Run, lm: Path, model_dir: str, tmp_path: Path) -> None:
     known = run("rescore", "-", "-m", lm, stdin=b"0 ||| a b . ||| X= 1 ||| 1\n")
     assert "warning" not in known.err
-    assert "phrase-rescore: CSLM0: 0.0% unknown words\n" in known.err
     other = run("rescore", "-", "-m", lm, stdin=b"0 ||| a q q q ||| X= 1 ||| 1\n" * 2)
     found = "CSLM0: 75.0% of the words are unknown to the model, 10.0% in its training"
     told = f"{found}: other language, tokenization, or too little text"
@@ -239,19 +238,11 @@ def test_sparse_weights_of_a_weight_file(run: Run, tmp_path: Path, monkeypatch: 
     assert run("rescore", "-", "--weights", ini, "--best", stdin=SPARSE).out == b"the house\n"
 
 
-def test_a_label_of_all_entries_but_one_is_sparse(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "ini").write_text("[weight]\nlm_0= 1\n")
-    data = b"0 ||| a ||| lm_0= -2 PL_x= 1 ||| -1\n0 ||| b ||| lm_0= -3 ||| -1\n1 ||| b ||| lm_0= -2 PL_x= 1 ||| -1\n"
-    result = run("rescore", "-", "--weights", tmp_path / "ini", stdin=data)
-    assert [line.rsplit(b" ", 1)[1] for line in result.out.splitlines()] == [b"-2", b"-3", b"-2"]
-    assert "PL_x" in result.err
-
-
 def test_weights_without_their_feature(run: Run, tmp_path: Path) -> None:
     (tmp_path / "ini").write_text("[weight]\nLM0= 1\nCSLM0= 0.3\nUnknownWordPenalty0= 1\nD0= 0\nPL_a= 1\n")
-    said = run("rescore", "-", "--weights", tmp_path / "ini", stdin=b"0 ||| a ||| LM0= -2 ||| -1\n").err
-    assert "warning: the list lacks 1 feature (CSLM0), which" in said
-    assert "warning: the list has none of the sparse features of" in said
+    for features, lacking in ((b"LM0= -2", "2 features (CSLM0, PL_a)"), (b"LM0= -2 PL_b= 1", "1 feature (CSLM0)")):
+        said = run("rescore", "-", "--weights", tmp_path / "ini", stdin=b"0 ||| a ||| %b ||| -1\n" % features).err
+        assert f"warning: the list lacks {lacking}, which" in said
 
 
 def test_the_fields_of_marian(run: Run, lm: Path, tmp_path: Path) -> None:
@@ -263,39 +254,17 @@ def test_the_fields_of_marian(run: Run, lm: Path, tmp_path: Path) -> None:
 
 
 def test_a_source_of_which_the_list_lacks_lines(run: Run, tmp_path: Path) -> None:
-    source = tmp_path / "source"
+    source, entry = tmp_path / "source", b"%d ||| a ||| X= 1 ||| 1\n"
     source.write_bytes(b"x\n" * 5 + b"\n" * 20)
-    entry = b"%d ||| a ||| X= 1 ||| 1\n"
-    some = run("rescore", "-", "--best", "--source", tmp_path / "source", stdin=b"".join(entry % i for i in (0, 2, 3)))
-    assert some.out == b"a\n\na\na\n" + b"\n" * 21
-    assert f"warning: no entry for 2 of 5 non-empty lines of {source}; the output has empty lines there" in some.err
-    few = run("rescore", "-", "--best", "--source", tmp_path / "source", stdin=entry % 2 + entry % 4)
-    assert (few.status, few.last_line) == (1, "phrase-rescore: OUTPUT IS INCOMPLETE: 0 rows")
-    assert f"<stdin>: entries for 2 of 5 non-empty lines of {source}; " in few.err
-    source.write_bytes(b"x\n" * 4)
-    half = run("rescore", "-", "--best", "--source", source, stdin=entry % 0 + entry % 2)
-    assert (half.status, half.out) == (0, b"a\n\na\n\n")
-    gaps = run("rescore", "-", "--best", stdin=entry % 1 + entry % 4)
-    assert "warning: no entry for 3 segments before the last; the output has empty lines there" in gaps.err
-
-
-def test_whole_sentences_are_one_pair(run: Run, model_dir: str, tmp_path: Path) -> None:
-    """No segmentation is needed, and a log-probability below that of any column stays what it is."""
-    source = [b"the house is", b"old zebra the " * 15] * 3
-    (tmp_path / "source").write_bytes(b"".join(line.strip() + b"\n" for line in source))
-    data = re.sub(rb"(?m) \|\|\| [-=\d ]+$", b"", a_list(6)).replace(b" ||| a ", b" ||| a " + b"zebra . the " * 15)
-    result = run("rescore", "-", "-m", model_dir, "--whole", "--source", tmp_path / "source", stdin=data)
-    assert result.status == 0, result.err
-    scorer, found = Scorer(load(model_dir)), values(result.out, b"RNN0")
-    for line, (log_p, unknown) in zip(data.splitlines(), found, strict=True):
-        segment, text, *_ = line.split(b" ||| ")
-        assert log_p == pytest.approx(float(scores_of(scorer, [(source[int(segment)].strip(), text.strip())])[0]), rel=1e-4)
-        assert unknown == sum(word not in scorer.checkpoint.tgt_vocab.words for word in text.split())
-    assert min(log_p for log_p, _ in found) < -87.4
-    empty = run(
-        "rescore", "-", "-m", model_dir, "--whole", "--source", tmp_path / "source", stdin=b"0 |||  ||| LM0= -3 ||| -3\n"
-    )
-    assert (empty.status, "<stdin>:1: an empty source or hypothesis" in empty.err) == (1, True)
+    cases = [
+        ((0, 2, 3), ["--source", source], b"a\n\na\na\n" + b"\n" * 21, "no entry for 2 of 5 segments; the output has empty"),
+        ((0, 1, 2, 3, 4, 6), ["--source", source], b"a\n" * 5 + b"\na\n" + b"\n" * 18, ""),
+        ((1, 4), [], b"\na\n\n\na\n", "no entry for 3 of 5 segments; the output has empty"),
+    ]
+    for segments, options, expected, warning in cases:
+        done = run("rescore", "-", "--best", *options, "-q", stdin=b"".join(entry % i for i in segments))
+        assert (done.status, done.out, bool(done.err)) == (0, expected, bool(warning))
+        assert warning in done.err
 
 
 def test_scores_of_any_program(run: Run, lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,7 +298,7 @@ FILES = {
     "source": b"a b c\n" * 12, "eleven": b"a b c\n" * 11, "short": b"a b\n" * 12, "german": b"das haus ist alt\n",
     "factors": b"a|X b|Y c|Z\n" * 11 + b"a b c\n", "w": b"[weight]\nX= 1e200\n", "lm-only": b"[weight]\nLM0= 1\n",
     "no-file": b"[weight]\nLM0= 1\n[weight-file]\nnone\n", "bad-file": b"[weight]\nLM0= 1\n[weight-file]\nbad\n",
-    "bad": b"PL_s1 1\nPL_s2= 1\n", "two-files": b"[weight-file]\nbad\nbad\n", "lm_0": b"[weight]\nlm_0= 1\n",
+    "bad": b"PL_s1 1\nPL_s2= 1\n", "two-files": b"[weight-file]\nbad\nbad\n",
     "overwrite": b"[weight]\nLM0= 1\n[weight-overwrite]\nLM0= 2\n", "83": b"0.5\n" * 83, "85": b"0.5\n" * 85,
     "negative": b"0.5\n-0.5\n" * 42, "1_0": b"0.5\n1_0\n" * 105, "0.5x": b"0.5\n0.5x\n" * 42, "84": b"0.5\n" * 84,
     "lognan": b"0.5\nnan\n" * 42, "inf-weight": b"[weight]\nX= inf\n", "huge-weight": b"[weight]\nX= 1e999\n",
@@ -337,10 +306,7 @@ FILES = {
 }  # fmt: skip
 REFUSED: dict[str, tuple[bytes, str, int, list[str]]] = {  # the list, the arguments, the status, what the message names
     "nothing to do": (LIST, "", 2, ["-m", "--weights", "--sort", "--best"]),
-    "list and best": (LIST, "--best --sort", 2, ["--best", "--sort"]),
     "a label too many": (LIST, "--best --label X", 2, ["1 label", "--label"]),
-    "no model of pairs": (LIST, "-m lm --whole", 2, ["--whole", "-m"]),
-    "no scores": (LIST, "-m lm --log", 2, ["--log", "--scores"]),
     "a label that tuners do not take": (LIST, "-m lm --label a_b", 2, ["--label 'a_b'"]),
     "a label twice": (LIST, "-m lm -m lm --label CSLM1", 2, ["CSLM1", "--label"]),
     "no source": (LIST, "-m model", 2, ["-m model", "--source"]),
@@ -360,7 +326,6 @@ REFUSED: dict[str, tuple[bytes, str, int, list[str]]] = {  # the list, the argum
         ["<stdin>: source and target seem swapped: 100% of the source and 100% of the target"],
     ),
     "a word without the factor": (LIST, "-m factored --source factors", 1, ["<stdin>:78: source word 'a' has no factor 1"]),
-    "an empty pair": (entry(text=b""), "-m model --whole --source source", 1, ["<stdin>:1: an empty source or hypothesis"]),
     **{f"total {total.decode()}": (entry(total=total), "--best", 1, ["<stdin>:1: "])
        for total in (b"nan", b"inf", b"1_0", b"", b"1e999")},
     "an infinite total": (entry(b"X= 1e200"), "--weights w", 1, ["<stdin>:1: the total"]),
@@ -370,10 +335,6 @@ REFUSED: dict[str, tuple[bytes, str, int, list[str]]] = {  # the list, the argum
     "a weight too large": (entry(), "--weights huge-weight", 1, ["huge-weight:2: "]),
     "a weight of Python": (entry(), "--weights 1_0-weight", 1, ["1_0-weight:2: "]),
     "no weight of a feature": (SPARSE, "--weights lm-only --best", 1, ["<stdin>:1: no weight of the feature PL_s1"]),
-    "no weight of what every entry has": (
-        b"0 ||| a ||| lm_0= -2 tm_0= 1 ||| -1\n1 ||| b ||| lm_0= -2 tm_0= 1 PL_x= 1 ||| -1\n", "--weights lm_0", 1,
-        ["<stdin>:1: no weight of the feature tm_0"],
-    ),
     "no file of weights": (SPARSE, "--weights no-file --best", 1, ["no-file:4: no file none"]),
     "a bad file of weights": (SPARSE, "--weights bad-file --best", 1, ["bad:2: 'PL_s2= 1'"]),
     "two files of weights": (SPARSE, "--weights two-files --best", 1, ["two-files:3: "]),

@@ -62,7 +62,6 @@ def test_a_list_worked_by_hand(run: Run, here: Path) -> None:
     assert f"BLEU {100 * np.exp(np.log(matches / words).mean()):.2f} by the totals of the lists, 100.00 by the new" in said
     assert "BLEU over weights tuned without TM, judged on the halves" in said
     assert "within noise" in said
-    assert "Same: the same in all entries of nearly every segment, so the weight is 0" in said
     best = run("rescore", "list", "--weights", "ini", "--best")
     assert best.out.decode().splitlines() == list(REFERENCE)
     assert "next: phrase-rescore rescore TEST.NBEST -m MODEL ... --source TEST.SOURCE --weights ini --best -o" in said
@@ -162,8 +161,6 @@ def test_what_differs_in_a_few_segments_gets_no_weight(run: Run, here: Path, few
     found = weights(Path("ini").read_bytes())
     assert found["LM"][0] > 0
     assert (found["TM"][0], found["TM"][1] < 0) == (0, decides)
-    constant = "TM 1" if decides else "TM 1, TM 2"
-    assert f": {constant}: the same in all entries of nearly every segment, so the weight is 0\n" in result.err
 
 
 def test_the_same_seed_gives_the_same_bytes_and_lists_are_merged(run: Run, here: Path) -> None:
@@ -214,9 +211,6 @@ def test_references_and_weights_that_do_not_fit(run: Run, here: Path) -> None:
     assert "short: 1 line where ref has 3; outputs and" in run("tune", "list", "--reference", "ref,short").err
     assert run("tune", "list", "--reference", "ref,").status == 2
     assert "both '-', standard input" in run("tune", "-", "--reference", "-").err
-    for text, said in (
-        ("LM= 1 2", "2 weights of LM, but the lists have 1 value"),
-        ("X= 1", "no weight of a feature of the lists"),
-    ):
+    for text in ("LM= 1 2", "LM= 1 2\nTM=", "X= 1"):
         Path("ini").write_text(f"[weight]\n{text}\n")
-        assert f"ini: {said}" in run("tune", "list", "--reference", "ref", "--weights", "ini").err
+        assert "error: ini: the weights " in run("tune", "list", "--reference", "ref", "--weights", "ini").err
