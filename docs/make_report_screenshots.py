@@ -1,6 +1,6 @@
-"""Writes docs/report-scores.png and docs/report-map.png: two parts of a page that ``phrase-rescore report`` wrote.
+"""Writes docs/report-scores.png: the top of a page that ``phrase-rescore report`` wrote.
 
-Usage: python docs/make_report_screenshots.py REPORT.html [WORD]    (WORD: what is searched for on the map of source words)
+Usage: python docs/make_report_screenshots.py REPORT.html
 
 Needs playwright and a Chromium, named by CHROMIUM or found on the path.
 """
@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 
 
 def main() -> int:
-    if len(sys.argv) not in (2, 3):
+    if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
     with sync_playwright() as playwright:
@@ -28,10 +28,6 @@ def main() -> int:
         page.goto(Path(sys.argv[1]).resolve().as_uri())
         page.wait_for_function(READY, timeout=120_000)
         page.screenshot(path=HERE / "report-scores.png")
-        page.locator("#source-words input").fill(sys.argv[2] if len(sys.argv) == 3 else "file")
-        page.locator("#source-words").scroll_into_view_if_needed()
-        page.wait_for_timeout(1000)
-        page.locator("#source-words").screenshot(path=HERE / "report-map.png")
         browser.close()
     return 0
 

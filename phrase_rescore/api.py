@@ -134,8 +134,6 @@ def annotate(
     """
     written = {item.name: options.pop(item.name) for item in fields(ColumnFormat) if item.name in options}
     columns = replace(columns or ColumnFormat(), **written)
-    for name in options.keys() & {"columns_json", "dropped"}:
-        options[name] = _path(options[name])
     chosen = AnnotateOptions(columns, scores=_paths(scores), **options)
     return annotate_table(os.fspath(table), _paths(models), os.fspath(out), chosen, observer or AnnotateObserver())
 

@@ -131,7 +131,7 @@ train() { # MODEL_DIR COMMAND INPUT OPTION... (or another INPUT)
 annotate() {
     local models=(-m "$WORK/forward")
     if [[ $INVERSE == yes ]]; then models+=(-m "$WORK/inverse"); fi
-    phrase-rescore annotate "$TABLE" "${models[@]}" --expect-rows "$TABLE" -q --overwrite -o "$annotated"
+    phrase-rescore annotate "$TABLE" "${models[@]}" -q --overwrite -o "$annotated"
 }
 
 filtered() { # FOLDER INI INPUT: a model of the input's phrases alone. The script takes no folder that is there.

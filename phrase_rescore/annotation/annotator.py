@@ -9,8 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from operator import add, ne
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +22,7 @@ from phrase_rescore.files.inputs import Block
 from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.files.score_files import natural_log
 from phrase_rescore.messages import shown
-from phrase_rescore.moses.columns import MAX_COUNT, MIN_LOG_P
+from phrase_rescore.moses.columns import MIN_LOG_P
 from phrase_rescore.moses.table import TableBlock, parse_block
 from phrase_rescore.nn.storage import CONFIG
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
@@ -39,7 +38,6 @@ class ModelStatistics(NamedTuple):
     src_unknown: int = 0
     tgt_unknown: int = 0
     clamped_scores: int = 0
-    clamped_counts: int = 0
 
 
 @dataclass
@@ -47,16 +45,11 @@ class Statistics:
     """Counts of rows. Statistics of neighbouring blocks add up with ``+=``, in order."""
 
     rows: int = 0  # written
-    sources: int = 0  # runs of equal sources: in a sorted table, distinct sources
     src_words: int = 0
     tgt_words: int = 0
-    irregular_blanks: int = 0
     dropped: int = 0
-    small_batches: int = 0  # blocks that were scored when memory had run out
     models: list[ModelStatistics] = field(default_factory=list)
     words: tuple[Counter[bytes], Counter[bytes]] = field(default_factory=lambda: (Counter(), Counter()))  # of FIT_ROWS rows
-    first_source: bytes | None = None
-    last_source: bytes | None = None
     dropped_rows: list[tuple[int, bytes]] = field(default_factory=list)  # (row number, row) of this block alone
 
     def counts(self) -> dict[str, int]:
@@ -66,26 +59,19 @@ class Statistics:
     def __iadd__(self, other: Statistics) -> Statistics:
         for name, count in other.counts().items():
             setattr(self, name, getattr(self, name) + count)
-        if self.last_source is not None and self.last_source == other.first_source:
-            self.sources -= 1
         sums = [ModelStatistics(*map(add, *both)) for both in zip(self.models, other.models, strict=False)]
         self.models = sums or self.models or other.models
         self.add_words(other)
-        self.first_source = other.first_source if self.first_source is None else self.first_source
-        self.last_source = self.last_source if other.last_source is None else other.last_source
         return self
 
     def state(self) -> dict[str, Any]:
         """Return what a later run needs, as JSON: all but the words."""
-        ends = [end and end.decode("latin-1") for end in (self.first_source, self.last_source)]
-        return {"numbers": self.counts(), "models": [of_model._asdict() for of_model in self.models], "sources": ends}
+        return {"numbers": self.counts(), "models": [of_model._asdict() for of_model in self.models]}
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> Statistics:
         """Return the statistics that an interrupted run kept."""
-        first, last = (end and end.encode("latin-1") for end in state["sources"])
-        models = [ModelStatistics(**of_model) for of_model in state["models"]]
-        return cls(**state["numbers"], models=models, first_source=first, last_source=last)
+        return cls(**state["numbers"], models=[ModelStatistics(**of_model) for of_model in state["models"]])
 
     def add_words(self, other: Statistics) -> None:
         for counted, more in zip(self.words, other.words, strict=True):
@@ -157,24 +143,17 @@ class Annotator:
             numbers = text.split(b"\n")
             logs = (natural_log(path, line, numbers[line - block.first_row], self.options.log) for line in table.lines)
             columns.append(list(map(self.options.columns.given, logs)))
-        statistics.small_batches = int(any(scorer.halved for scorer in scorers))
-        appended = columns[0] if len(columns) == 1 else list(map(b"".join, zip(*columns, strict=True)))
-        out = table.write(self.options.columns.replace, appended)
+        out = table.write(self.options.columns.replace, list(map(b"".join, zip(*columns, strict=True))))
         return out if self.gzip_level is None else gzip_member(out, self.gzip_level), statistics
 
     def statistics_of(self, block: Block) -> Statistics:
         """Count what needs no model, its words first of all, of a block that an interrupted run has done."""
         return self._count(self.parse(block))
 
-    def refuse_swapped(self, rows: TableBlock) -> None:
-        """Raise InputError if these rows are of the direction other than a model's."""
-        for model in self.models if rows.src else ():
-            checkpoint_of(model.directory).refuse_swapped(self.table, rows.src, rows.tgt, model.directory)
-
     def parse(self, block: Block) -> TableBlock:
         """Cut and check the rows of a block; bad ones are returned apart."""
         factors = {checkpoint_of(model.directory).factors for model in self.models}
-        return parse_block(block, self.n_scores, self.options.fix_blanks, factors)
+        return parse_block(block, self.n_scores, factors)
 
     def _scorer(self, model: SignedModel, block: int) -> Scorer:
         scorer = scorer_of(model.directory, self.devices[block % len(self.devices)], self.options.precision)
@@ -183,14 +162,11 @@ class Annotator:
         return scorer
 
     def _count(self, table: TableBlock) -> Statistics:
-        s = Statistics(len(table.lines), dropped=len(table.bad), irregular_blanks=table.irregular_blanks)
+        s = Statistics(len(table.lines), dropped=len(table.bad))
         s.dropped_rows = [(line, row) for line, row, _ in table.bad]
-        if table.src:
-            s.sources = 1 + sum(map(ne, table.src, islice(table.src, 1, None)))
-            s.first_source, s.last_source = table.src[0], table.src[-1]
-            if counted := max(0, FIT_ROWS + 1 - table.lines[0]):
-                for words, phrases in zip(s.words, (table.src, table.tgt), strict=True):
-                    words.update(b" ".join(phrases[:counted]).split(b" "))
+        if table.lines and (counted := max(0, FIT_ROWS + 1 - table.lines[0])):
+            for words, phrases in zip(s.words, (table.src, table.tgt), strict=True):
+                words.update(b" ".join(phrases[:counted]).split(b" "))
         return s
 
     def _columns(self, scorer: Scorer, table: TableBlock, statistics: Statistics) -> list[bytes]:
@@ -202,13 +178,10 @@ class Annotator:
             src_share, tgt_share = scorer.checkpoint.unk_shares
             self._check_unk("source", src_share, src_unknown, table.src, table.lines)
             self._check_unk("target", tgt_share, tgt_unknown, table.tgt, table.lines)
-        read, predicted = (tgt_unknown, src_unknown) if scorer.checkpoint.inverse else (src_unknown, tgt_unknown)
-        counted = {"output": predicted, "input": read, "both": read + predicted}[form.unknown_side]
+        counted = src_unknown if scorer.checkpoint.inverse else tgt_unknown  # of the side that the model predicts
         log_p = scorer.log_probs(pairs) if "score" in form.features else np.zeros(len(pairs))
-        counts: list[NDArray[Any]] = [src_unknown, tgt_unknown]
-        if form.scale == "exp":
-            counts += [log_p < MIN_LOG_P, counted > MAX_COUNT]  # what is clamped
-        statistics.models.append(ModelStatistics(*(int(of_rows.sum()) for of_rows in counts)))
+        clamped = int((log_p < MIN_LOG_P).sum()) if form.scale == "exp" else 0
+        statistics.models.append(ModelStatistics(int(src_unknown.sum()), int(tgt_unknown.sum()), clamped))
         return form.columns(log_p, counted.tolist())
 
     def _check_unk(

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import logging
 import os
-import re
 import signal
 import threading
 import time
@@ -182,12 +181,12 @@ class Cluster:
 
 @contextlib.contextmanager
 def open_cluster(
-    where: str, models: tuple[SignedModel, ...], device: str, strict: bool, listener: Listener
+    where: str, models: tuple[SignedModel, ...], device: str, listener: Listener
 ) -> Iterator[tuple[Cluster, tuple[str, ...]]]:
     """Connect to a cluster, or start one, check that its workers can score, and leave it at the end.
 
-    Yields it and the devices that each worker scores on. Raises OptionError for a place that cannot be understood and for
-    devices that are not there, RescoreError if no scheduler answers or a worker has other versions.
+    Yields it and the devices that each worker scores on: with ``auto`` a GPU, if all have one. Raises OptionError for a place
+    that cannot be understood, RescoreError if no scheduler answers or a worker has another version.
     """
     # For debugging Dask keeps its last thousand messages to everyone, which here are blocks, and samples the workers' stacks
     for_debugging = {"distributed.admin.low-level-log-length": 0, "distributed.worker.profile.enabled": False}
@@ -203,7 +202,7 @@ def open_cluster(
             listener.say(f"no worker yet at {name}; waiting for one")
             client.wait_for_workers(1)
         models = tuple(replace(model, directory=os.path.abspath(model.directory)) for model in models)
-        states = _check_workers(client, models, strict, listener)
+        states = _check_workers(client, models, listener)
         if lacks := next((state.lacks for state in states if state.lacks), ""):
             listener.say(f"sending the model to workers that lack it ({lacks})")
             plugin = f"phrase-rescore-{uuid.uuid4().hex}"
@@ -212,7 +211,9 @@ def open_cluster(
             except OSError as error:
                 raise RescoreError(f"a worker cannot keep the model ({first_line(error)})") from None
             stack.callback(client.unregister_worker_plugin, plugin)
-        yield Cluster(client, name, models, listener), _devices(device, {state.has_cuda for state in states})
+        if device == "auto":
+            device = "cuda" if all(state.has_cuda for state in states) else "cpu"
+        yield Cluster(client, name, models, listener), tuple(device.split(","))
 
 
 def _connect(where: str, name: str, stack: contextlib.ExitStack) -> Client:
@@ -241,26 +242,25 @@ def _connect(where: str, name: str, stack: contextlib.ExitStack) -> Client:
 
 def _start(scheme: str, workers: int, name: str) -> Any:
     """Start the cluster of ``local:N`` or of a queue. Raises RescoreError."""
-    if scheme == "local":
-        settings = {"n_workers": workers, "threads_per_worker": 1, "silence_logs": logging.CRITICAL}
-        try:
-            return LocalCluster(host="127.0.0.1", dashboard_address="127.0.0.1:0", **settings)  # type: ignore[no-untyped-call]
-        except (RuntimeError, OSError) as error:
-            raise RescoreError(f"--cluster {name}: its workers did not start ({first_line(error)})") from None
-    interrupt = signal.getsignal(signal.SIGINT)
-    import dask_jobqueue
-
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, interrupt)  # dask_jobqueue puts its own in its place
     try:
+        if scheme == "local":
+            settings = {"n_workers": workers, "threads_per_worker": 1, "silence_logs": logging.CRITICAL}
+            return LocalCluster(host="127.0.0.1", dashboard_address="127.0.0.1:0", **settings)  # type: ignore[no-untyped-call]
+        interrupt = signal.getsignal(signal.SIGINT)
+        import dask_jobqueue
+
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, interrupt)  # dask_jobqueue puts its own in its place
         cluster = getattr(dask_jobqueue, QUEUES[scheme])()
         cluster.scale(jobs=workers)
         return cluster
-    except Exception as error:  # of dask-jobqueue, or of the queue's own command
-        raise RescoreError(f"--cluster {name}: {first_line(error)}; its settings are in ~/.config/dask/jobqueue.yaml") from None
+    except ImportError:
+        raise
+    except Exception as error:  # of Dask, of dask-jobqueue, or of the queue's own command
+        raise RescoreError(f"--cluster {name}: its workers did not start ({first_line(error)})") from None
 
 
-def _check_workers(client: Client, models: tuple[SignedModel, ...], strict: bool, listener: Listener) -> list[WorkerState]:
+def _check_workers(client: Client, models: tuple[SignedModel, ...], listener: Listener) -> list[WorkerState]:
     """Ask the workers what they have. Raises RescoreError if one cannot score."""
     here = introduce((), None)
     states = dict[str, Any]()
@@ -274,22 +274,6 @@ def _check_workers(client: Client, models: tuple[SignedModel, ...], strict: bool
         if state.version != here.version:
             raise RescoreError(f"worker {address} has phrase-rescore {state.version}, here is {here.version}")
         if state.torch != here.torch:
-            differs = f"worker {address} has torch {state.torch}, here is {here.torch}: last digits of scores may differ"
-            if strict:
-                raise RescoreError(f"{differs} (--strict)")
-            listener.warn(differs)
+            found = f"worker {address} has torch {state.torch}, here is {here.torch}"
+            listener.warn(f"{found}: last digits of scores may differ")
     return list(states.values())
-
-
-def _devices(device: str, have_cuda: set[bool]) -> tuple[str, ...]:
-    """Return the devices of ``--device`` as every worker has them. Raises OptionError for one that a worker lacks."""
-    if device == "auto":
-        if len(have_cuda) == 2:
-            raise OptionError("some workers have a GPU and some have none; name a device that all have with --device")
-        return ("cuda" if have_cuda == {True} else "cpu",)
-    devices = tuple(device.split(","))
-    if not all(re.fullmatch(r"cpu|cuda(:[0-9]+)?", name) for name in devices):
-        raise OptionError(f"--device {device}: on a cluster it is auto, cpu or cuda[:N],…")
-    if False in have_cuda and devices != ("cpu",):
-        raise OptionError(f"--device {device}: some workers have no GPU; use --device cpu")
-    return devices

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from phrase_rescore.files.outputs import GZIP_LEVEL, GZIP_LEVELS
 from phrase_rescore.moses.columns import ColumnFormat
-from phrase_rescore.ranges import BLOCK_SIZES, JOBS, THREADS, Checked, Words, ranged
+from phrase_rescore.ranges import BLOCK_SIZES, JOBS, TABLE_ROWS, THREADS, Checked, Words, ranged
 from phrase_rescore.runtime import PRECISIONS
 
 
@@ -14,11 +14,8 @@ class AnnotateOptions(Checked):
 
     columns: ColumnFormat = field(default_factory=ColumnFormat)
     on_bad_row: str = ranged("fail", Words(("fail", "drop")))  # drop: keep it in a file of its own
-    fix_blanks: bool = False
     allow_untrained_unk: bool = False
-    columns_json: str | None = None  # default: OUT.columns.json, nothing for a stream
-    dropped: str | None = None  # default: OUT.dropped, or TABLE.dropped in this directory for a stream
-    expect_rows: int | str | None = None  # or a file that has as many
+    expect_rows: int | None = ranged(None, TABLE_ROWS)
     strict: bool = False
     resume: bool = False
     block_rows: int | None = ranged(None, BLOCK_SIZES)

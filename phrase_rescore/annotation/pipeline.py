@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.files.inputs import Block
@@ -23,6 +23,7 @@ from phrase_rescore.runtime import no_cycle_collection, prepare, resolve_devices
 
 if TYPE_CHECKING:
     from phrase_rescore.annotation.annotator import SignedModel
+    from phrase_rescore.annotation.cluster import Cluster
     from phrase_rescore.annotation.options import AnnotateOptions
 
 CPU_BLOCK_ROWS, GPU_BLOCK_ROWS = 2048, 32768  # rows of a block, and of a gzip member, where CPUs or GPUs score
@@ -32,48 +33,37 @@ THREADS_UP_TO = 4  # jobs on CPUs; with more, threads of one process wait for ea
 T = TypeVar("T")
 
 
-class BlockExecutor(Protocol):
-    """What runs a function on blocks: threads or processes of this machine, or a cluster.
-
-    ``in_flight``: the most blocks in memory, in work or done and waiting for their turn to be written. ``description``: for the
-    closing report. ``submit`` returns what has ``result()``.
-    """
-
-    @property
-    def in_flight(self) -> int: ...
-    @property
-    def description(self) -> str: ...
-    def submit(self, function: Any, block: Block, /) -> Any: ...
-
-
 class Workers(NamedTuple):
-    """What runs blocks on this machine."""
+    """What runs blocks on this machine. A cluster has the same three."""
 
     submit: Callable[..., Future[Any]]
-    in_flight: int
-    description: str
+    in_flight: int  # the most blocks in memory, in work or done and waiting for their turn to be written
+    description: str  # for the closing report
 
 
 def _start_process(threads: int) -> None:
     """Prepare a process for blocks. It ends when its parent does, and not by Ctrl-C."""
+
+    def end_with_parent() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.disable()
     prepare(threads)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 @contextlib.contextmanager
-def local(jobs: int, threads: int = 1, processes: bool = False) -> Iterator[Workers]:
-    """Start what runs blocks here, with no search for reference cycles. An interruption does not wait for blocks in work."""
+def local(jobs: int, threads: int, device: str, small: bool) -> Iterator[Workers]:
+    """Start what runs blocks here, with no search for reference cycles. An interruption does not wait for blocks in work.
+
+    For a ``small`` table no process is worth starting.
+    """
     executor: Executor
-    if processes:
+    if not small and (jobs > THREADS_UP_TO or not device.startswith("cpu")):
         context = multiprocessing.get_context("forkserver")  # CUDA does not work in a fork of a process that has used it
         context.set_forkserver_preload(["phrase_rescore.annotation.annotator"])  # torch, once for all
         executor, in_flight, kind = ProcessPoolExecutor(jobs, context, _start_process, (threads,)), 2 * jobs, "processes"
@@ -88,7 +78,7 @@ def local(jobs: int, threads: int = 1, processes: bool = False) -> Iterator[Work
     executor.shutdown()
 
 
-def in_order(executor: BlockExecutor, function: Callable[[Block], T], blocks: Iterable[Block]) -> Iterator[tuple[Block, T]]:
+def in_order(executor: Workers | Cluster, function: Callable[[Block], T], blocks: Iterable[Block]) -> Iterator[tuple[Block, T]]:
     """Yield every block with ``function(block)``, in order; few are in memory. Raises RescoreError if a process is killed."""
     waiting: deque[tuple[Block, Any]] = deque()
     try:
@@ -102,27 +92,29 @@ def in_order(executor: BlockExecutor, function: Callable[[Block], T], blocks: It
         raise RescoreError("a process that scores was killed, perhaps for lack of memory; use fewer --jobs") from None
 
 
-def choose_executor(
+def choose_devices(
     options: AnnotateOptions, models: tuple[SignedModel, ...], listener: Listener, stack: contextlib.ExitStack
-) -> tuple[Callable[[bool], contextlib.AbstractContextManager[BlockExecutor]], tuple[str, ...]]:
-    """Return what opens the executor of blocks, of a ``small`` table or not, and its devices: of this machine, or a cluster."""
-    if options.cluster is not None:
-        if options.jobs is not None:
-            raise OptionError("--jobs is for this machine; leave it out, a cluster uses every thread of its workers")
-        try:
-            from phrase_rescore.annotation.cluster import open_cluster
+) -> tuple[Cluster | None, tuple[str, ...]]:
+    """Return the cluster that is asked for, None for this machine, and the devices that score there."""
+    if options.cluster is None:
+        return None, resolve_devices(options.device)
+    if options.jobs is not None:
+        raise OptionError("--jobs is for this machine; leave it out, a cluster uses every thread of its workers")
+    try:
+        from phrase_rescore.annotation.cluster import open_cluster
 
-            cluster, devices = stack.enter_context(
-                open_cluster(options.cluster, models, options.device, options.strict, listener)
-            )
-        except ImportError as error:
-            needs = f"--cluster {printable(options.cluster)} needs {error.name}"
-            raise OptionError(f"{needs}; in the checkout, run: pip install '.[cluster]'") from None
-        return lambda small: contextlib.nullcontext(cluster), devices
-    cores, threads, devices = usable_cores(), options.threads, resolve_devices(options.device)
-    on_gpu = not devices[0].startswith("cpu")
-    jobs = options.jobs or max(1, min(cores // threads, GPU_JOBS * len(devices) if on_gpu else cores))
+        return stack.enter_context(open_cluster(options.cluster, models, options.device, listener))
+    except ImportError as error:
+        needs = f"--cluster {printable(options.cluster)} needs {error.name}"
+        raise OptionError(f"{needs}; in the checkout, run: pip install '.[cluster]'") from None
+
+
+def choose_jobs(options: AnnotateOptions, devices: tuple[str, ...]) -> int:
+    """Return how many blocks are in work at a time on this machine. Raises OptionError if it has too few cores."""
+    cores, threads = usable_cores(), options.threads
+    most = cores if devices[0].startswith("cpu") else GPU_JOBS * len(devices)
+    jobs = options.jobs or max(1, min(cores // threads, most))
     if jobs * threads > cores:
         raise OptionError(f"--jobs {jobs} with --threads {threads} needs {jobs * threads} cores; this process may use {cores}")
     prepare(threads)
-    return lambda small: local(jobs, threads, not small and (on_gpu or jobs > THREADS_UP_TO)), devices
+    return jobs

@@ -31,12 +31,10 @@ class Summary:
 
     models: tuple[SignedModel, ...]
     statistics: Statistics = field(default_factory=Statistics)
-    replaced: str = ""  # columns that are not there any more
     how: str = ""  # it was computed
     seconds: float = 0.0
     warnings: list[str] = field(default_factory=list)
     dropped: str = ""  # how many rows, where they are kept, the first lines
-    changes: list[str] = field(default_factory=list)  # of options, since an interrupted run began
 
     def prefix(self, model: SignedModel) -> str:
         """Return how messages name a model; '' if there is one."""
@@ -46,7 +44,7 @@ class Summary:
         """Return the closing report, line by line, without the ``warnings``."""
         s = self.statistics
         rate = s.rows / self.seconds if self.seconds else 0.0
-        lines = [f"{s.rows:,} rows of {s.sources:,} sources in {self.seconds:.1f} s, {rate:,.0f} rows/s"]
+        lines = [f"{s.rows:,} rows in {self.seconds:.1f} s, {rate:,.0f} rows/s"]
         for model, of_model in zip(self.models, s.models, strict=False):  # no row, no numbers
             prefix = self.prefix(model)
             of_tgt, of_src = share(of_model.tgt_unknown, s.tgt_words), share(of_model.src_unknown, s.src_words)
@@ -54,34 +52,21 @@ class Summary:
             lines.append(f"{prefix}unknown words: {unknown}, {of_model.src_unknown:,} of the source ({percent(of_src, 2)})")
             if of_model.clamped_scores:
                 lines.append(f"{prefix}clamped: {of_model.clamped_scores:,} scores below 1.2e-38 (log -87.3)")
-            if of_model.clamped_counts:
-                lines.append(f"{prefix}clamped: {of_model.clamped_counts:,} unknown-word counts above 88")
-        if s.irregular_blanks:
-            hint = "CreateProbingPT misreads them; --fix-blanks writes single blanks"
-            lines.append(f"doubled blanks or tabs in the scores of {s.irregular_blanks:,} rows ({hint})")
-        if self.replaced:
-            lines.append(f"replaced: {self.replaced}")
         if self.dropped:
             lines.append(self.dropped)
         if self.models:
             lines.append(f"scored {self.how}")
-        return [*lines, *self.changes, *(f"model: {model.signature}" for model in self.models)]
+        return [*lines, *(f"model: {model.signature}" for model in self.models)]
 
 
 class Record:
     """What grows while blocks come back, and is kept in the journal for a later run."""
 
-    def __init__(self, annotator: Annotator, expected: int | None, dropped: str, observer: AnnotateObserver) -> None:
-        options = annotator.options
-        self.annotator, self.table, self._observer = annotator, annotator.table, observer
-        self.dropped = DroppedRows(dropped, options.drops)
-        self.summary, self._expected = Summary(annotator.models), expected
+    def __init__(self, annotator: Annotator, dropped: str, observer: AnnotateObserver) -> None:
+        self.annotator, self.table, self.observer = annotator, annotator.table, observer
+        self.dropped, self.summary = DroppedRows(dropped, annotator.options.drops), Summary(annotator.models)
         self._blocks, self._crc = 0, 0  # of the input, and the CRC-32 of its rows, by which a later run knows them
         self._misfits: list[str] | None = None  # words that do not fit the models; None: not checked yet
-        self._may_change = {  # when an interrupted run is resumed, since rows that are written stay as they are
-            "--on-bad-row": options.on_bad_row, "--allow-untrained-unk": options.allow_untrained_unk,
-            "--strict": options.strict, "--expect-rows": expected,
-        }  # fmt: skip
 
     @property
     def rows_read(self) -> int:
@@ -91,22 +76,16 @@ class Record:
         """Return what a later run needs to continue."""
         return {
             "blocks": self._blocks, "input_crc": self._crc, **self.summary.statistics.state(), "misfits": self._misfits,
-            "warnings": self.summary.warnings, "may_change": self._may_change, "changes": self.summary.changes,
-            "dropped": [self.dropped.rows, self.dropped.where],
+            "warnings": self.summary.warnings, "dropped": [self.dropped.rows, self.dropped.where],
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from the state of an interrupted run. Raises RescoreError if its warnings are errors now."""
         self._blocks, self._crc = state["blocks"], state["input_crc"]
-        self.summary.statistics = Statistics.restored(state)
-        self.summary.warnings, self.summary.changes = state["warnings"], state["changes"]
+        self.summary.statistics, self.summary.warnings = Statistics.restored(state), state["warnings"]
         self.dropped.rows, self.dropped.where = state["dropped"]
-        for option, was in state["may_change"].items():
-            if was != (now := self._may_change[option]):
-                self.summary.changes.append(f"{option} was {was}; from row {self.rows_read + 1:,} it is {now}")
         self._misfits = state["misfits"]
-        for misfit in self._misfits or ():
-            self._judge(misfit)
+        self._refuse_misfits()
 
     def remaining(self, blocks: Iterator[Block], out: ResumableOutput | RowOutput) -> Iterator[Block]:
         """Yield the blocks that an interrupted run has not done. Raises InputError if that run read other ones."""
@@ -144,35 +123,29 @@ class Record:
             c.refuse_swapped_words(self.table, *self.summary.statistics.words, model=model.directory)
             words = zip(self.summary.statistics.words, c.factors, SIDES, strict=True)
             source, target = (factor_counts(counts, factors, side) for counts, factors, side in words)
-            for warning in fit_warnings((source, target), (c.src_vocab, c.tgt_vocab), c.unk_shares):
-                misfit = self.summary.prefix(model) + warning
-                self._misfits.append(misfit)
-                self._judge(misfit)
-                self.warn(misfit)
+            found = fit_warnings((source, target), (c.src_vocab, c.tgt_vocab), c.unk_shares)
+            self._misfits += [self.summary.prefix(model) + warning for warning in found]
+        self._refuse_misfits()
+        for misfit in self._misfits:
+            self.warn(misfit)
+
+    def _refuse_misfits(self) -> None:
+        if self._misfits and self.annotator.options.strict:
+            raise RescoreError(f"{self.table}: {self._misfits[0]} (--strict)")
 
     def warn(self, warning: str) -> None:
         """Show a warning now, and keep it for the closing report."""
         self.summary.warnings.append(warning)
-        self._observer.warn(warning)
+        self.observer.warn(warning)
 
-    def tell(self) -> None:
-        """Show the rows so far."""
-        self._observer.on_block(self.summary.statistics)
-
-    def _judge(self, misfit: str) -> None:
-        if self.annotator.options.strict:
-            raise RescoreError(f"{self.table}: {misfit} (--strict)")
-
-    def finish(self, out: ResumableOutput | RowOutput) -> None:
+    def finish(self) -> None:
         """Check what only the whole table shows. Raises RescoreError for words that do not fit, and for missing rows."""
         self._check_fit()
-        s = self.summary.statistics
-        if self._expected is not None and s.rows != self._expected:
+        s, expected = self.summary.statistics, self.annotator.options.expect_rows
+        if expected is not None and s.rows != expected:
             went = counted(s.rows, "row") + (f" (and {s.dropped:,} dropped)" if s.dropped else "")
             remedy = f"pass the whole table if it is cut off, else --expect-rows {s.rows}"
-            raise RescoreError(f"{self.table}: {went} went through where {self._expected:,} were expected; {remedy}")
-        if s.small_batches:
-            self.summary.warnings.append(f"memory ran out in {counted(s.small_batches, 'block')}; smaller batches went through")
+            raise RescoreError(f"{self.table}: {went} went through where {expected:,} were expected; {remedy}")
 
 
 def _crc(block: Block, crc: int) -> int:

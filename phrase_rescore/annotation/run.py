@@ -6,42 +6,39 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from phrase_rescore._version import __version__
 from phrase_rescore.annotation.annotator import Annotator, SignedModel, checkpoint_of
 from phrase_rescore.annotation.options import AnnotateOptions
-from phrase_rescore.annotation.pipeline import CPU_BLOCK_ROWS, GPU_BLOCK_ROWS, BlockExecutor, choose_executor, in_order
+from phrase_rescore.annotation.pipeline import (
+    CPU_BLOCK_ROWS,
+    GPU_BLOCK_ROWS,
+    Workers,
+    choose_devices,
+    choose_jobs,
+    in_order,
+    local,
+)
 from phrase_rescore.annotation.record import AnnotateObserver, Record, Summary
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files.inputs import BLOCK_BYTES, Block, count_rows, display_name, look_ahead, open_input, read_blocks
+from phrase_rescore.files.inputs import BLOCK_BYTES, Block, display_name, look_ahead, open_input, read_blocks
 from phrase_rescore.files.outputs import atomic_output, gzip_level_of
 from phrase_rescore.files.paths import check_apart, files_of, is_stream, partial_of
 from phrase_rescore.files.row_outputs import ResumableOutput, RowOutput, row_output
 from phrase_rescore.files.score_files import ScoreFiles
-from phrase_rescore.moses.columns import ScoreColumn, TableColumns
+from phrase_rescore.moses.columns import TableColumns
 from phrase_rescore.moses.file_kinds import TABLE, check_kind
 from phrase_rescore.moses.sidecar import AddedColumn, format_sidecar, sidecar_path
 from phrase_rescore.moses.table import first_row
-from phrase_rescore.ranges import TABLE_ROWS, check
 from phrase_rescore.runtime import check_precision
+
+if TYPE_CHECKING:
+    from phrase_rescore.annotation.cluster import Cluster
 
 AHEAD_ROWS = 20_000  # read before the first is written
 JUDGED_AHEAD = 2000  # of these rows: whose words tell the direction, and whose scores look like those of annotate or not
-
-
-@dataclass(frozen=True)
-class _Request:
-    """What is asked for, before anything is read: options, models and files that go together."""
-
-    table: str
-    out: str
-    options: AnnotateOptions
-    models: tuple[SignedModel, ...]
-    dropped: str  # the file of dropped rows
-    expected: int | None  # rows
-    gzip_level: str | None
 
 
 def annotate(table: str, model_dirs: Sequence[str], out: str, options: AnnotateOptions, observer: AnnotateObserver) -> Summary:
@@ -51,143 +48,105 @@ def annotate(table: str, model_dirs: Sequence[str], out: str, options: AnnotateO
     ``expect_rows`` is not met. A note on the error says how many rows went to standard output, or are kept for ``resume``.
     """
     start = time.monotonic()
-    request = _requested(table, model_dirs, out, options)
+    gzip_level, dropped = gzip_level_of(out, options.gzip_level), _dropped_path(table, out)
+    _check_request(table, model_dirs, out, dropped, options)
+    models = tuple(SignedModel(directory, checkpoint_of(directory).signature) for directory in model_dirs)
     with contextlib.ExitStack() as stack:
-        pool, devices = choose_executor(options, request.models, observer, stack)
+        cluster, devices = choose_devices(options, models, observer, stack)
+        jobs = 0 if cluster else choose_jobs(options, devices)
         for device in dict.fromkeys(devices):
-            if slow := check_precision(options.precision, device, here=options.cluster is None):
+            if slow := check_precision(options.precision, device, here=cluster is None):
                 observer.warn(slow)
-        opened = _opened(request, devices, observer, stack)
-        record = Record(opened.annotator, request.expected, request.dropped, observer)
-        record.summary.replaced = ", ".join(map(str, opened.replaced))
-        if opened.doubt:
-            record.warn(opened.doubt)
-        with pool(opened.small) as executor, _output(record, request, opened) as output:
-            _write(record, opened, executor, output)
-            record.summary.how = f"on {', '.join(devices)} in {options.precision}, {executor.description}"
+        block_rows = options.block_rows or (CPU_BLOCK_ROWS if devices[0] == "cpu" else GPU_BLOCK_ROWS)
+        stream = stack.enter_context(open_input(table, observer.on_read))
+        rows, blocks = look_ahead(read_blocks(stream, block_rows), AHEAD_ROWS)
+        name = display_name(table)
+        check_kind(name, rows, TABLE)
+        annotator = Annotator(name, models, first_row(name, rows, options.drops).n_scores, options, gzip_level, devices)
+        record = Record(annotator, dropped, observer)
+        kept = _kept_columns(table, rows, record)
+        if options.scores:
+            blocks = stack.enter_context(ScoreFiles(options.scores, table, "rows")).beside(blocks)
+        executor = cluster or stack.enter_context(local(jobs, options.threads, devices[0], len(rows) < AHEAD_ROWS))
+        with _output(record, out, block_rows, kept) as output:
+            _write(record, executor, blocks, output, block_rows)
+        record.summary.how = f"on {', '.join(devices)} in {options.precision}, {executor.description}"
     record.summary.dropped = record.dropped.summary()
     record.summary.seconds = time.monotonic() - start
     return record.summary
 
 
-def _requested(table: str, model_dirs: Sequence[str], out: str, options: AnnotateOptions) -> _Request:
-    """Check what can be checked before the table is opened. Raises OptionError, ModelError."""
-    gzip_level = gzip_level_of(out, options.gzip_level)
+def _dropped_path(table: str, out: str) -> str:
+    """Name the file of dropped rows: beside OUT, or, where that is a stream, in the working directory."""
     base = out if not is_stream(out) else "stdin" if is_stream(table) else os.path.basename(table)
-    dropped = options.dropped or f"{base}.dropped"
-    _check_paths(table, model_dirs, out, dropped, options)
+    return f"{base}.dropped"
+
+
+def _check_request(table: str, model_dirs: Sequence[str], out: str, dropped: str, options: AnnotateOptions) -> None:
+    """Check what can be checked before anything is read. Raises OptionError."""
+    reads = [("TABLE", table), *(("--scores", path) for path in options.scores)]
+    for directory in model_dirs:
+        reads += files_of("-m", directory)
+    writes = [("-o", out)]
+    if options.drops:
+        writes.append(("the dropped rows", dropped))
+    if not is_stream(out):
+        partial = partial_of(out, hidden=False)
+        writes += [("the partial of -o", partial), ("its journal", f"{partial}.json"), ("the sidecar", sidecar_path(out))]
+    elif options.resume:
+        raise OptionError(f"--resume needs a file, and {out} is a stream; name it with -o")
+    check_apart(reads, writes)
     if not (model_dirs or options.scores):
         raise OptionError("nothing to append; name a model with -m, or a file with --scores")
     if options.log and not options.scores:
         raise OptionError("--log says that --scores has logarithms; to choose what is written use --scale")
     if len(set(map(os.path.realpath, model_dirs))) < len(model_dirs):
         raise OptionError("-m names the same model twice; name it once")
-    expected = _expected_rows(options.expect_rows)
-    models = tuple(SignedModel(directory, checkpoint_of(directory).signature) for directory in model_dirs)
-    return _Request(table, out, options, models, dropped, expected, gzip_level)
 
 
-def _check_paths(table: str, model_dirs: Sequence[str], out: str, dropped: str, options: AnnotateOptions) -> None:
-    """Raise OptionError if a file that is written is also read, or written twice."""
-    reads = [("TABLE", table), *(("--scores", path) for path in options.scores)]
-    if isinstance(options.expect_rows, str):
-        reads.append(("--expect-rows", options.expect_rows))
-    for directory in model_dirs:
-        reads += files_of("-m", directory)
-    writes = [("-o", out)]
-    if options.drops:
-        writes.append(("--dropped", dropped))
-    if options.columns_json:
-        writes.append(("--columns-json", options.columns_json))
-    if not is_stream(out):
-        partial = partial_of(out, hidden=False)
-        writes += [("the partial of -o", partial), ("its journal", f"{partial}.json")]
-        if not options.columns_json:
-            writes.append(("the sidecar", sidecar_path(out)))
-    check_apart(reads, writes)
+def _kept_columns(table: str, rows: Sequence[bytes], record: Record) -> list[AddedColumn]:
+    """Return the columns that were added before and stay. Refuse, by its first rows, a table that cannot be annotated.
 
-
-def _expected_rows(value: int | str | None) -> int | None:
-    """Read ``--expect-rows``: a number, or a file whose rows are counted. Raises OptionError for a number out of range."""
-    if isinstance(value, int):
-        check("expect_rows", value, TABLE_ROWS)
-    if not isinstance(value, str):
-        return value
-    return int(TABLE_ROWS.read(value)) if value.isascii() and value.isdigit() else count_rows(value)
-
-
-@dataclass(frozen=True)
-class _Opened:
-    """A table whose first rows were read."""
-
-    annotator: Annotator
-    blocks: Iterator[Block]
-    block_rows: int
-    small: bool  # so that no process is worth starting
-    kept: list[AddedColumn]  # that were added before and stay
-    replaced: list[ScoreColumn]
-    doubt: str  # a warning, if there is one
-
-
-def _opened(request: _Request, devices: tuple[str, ...], observer: AnnotateObserver, stack: contextlib.ExitStack) -> _Opened:
-    """Open the table, look at its first rows and refuse what cannot be annotated. Raises InputError, OptionError."""
-    options, name = request.options, display_name(request.table)
-    block_rows = options.block_rows or (CPU_BLOCK_ROWS if devices[0] == "cpu" else GPU_BLOCK_ROWS)
-    stream = stack.enter_context(open_input(request.table, observer.on_read))
-    rows, blocks = look_ahead(read_blocks(stream, block_rows), AHEAD_ROWS)
-    check_kind(name, rows, TABLE)
-    n_scores = first_row(name, rows, options.drops).n_scores
-    annotator = Annotator(name, request.models, n_scores, options, request.gzip_level, devices)
+    Raises InputError if it is of another direction than a model, OptionError if it has a model's columns already.
+    """
+    annotator = record.annotator
+    options, n_scores = annotator.options, annotator.n_scores
     some = annotator.parse(Block(0, 1, b"\n".join(rows[:: max(1, len(rows) // JUDGED_AHEAD)])))
-    columns = TableColumns.of(request.table, some.values(n_scores))
+    columns = TableColumns.of(table, some.values(n_scores))
     replaced = columns.last(options.columns.replace, "--replace")
     kept = [column.added for column in columns.columns if column.added and column not in replaced]
-    _refuse_twice(annotator, kept)
-    annotator.refuse_swapped(some)
-    if options.scores:
-        scores = stack.enter_context(ScoreFiles(options.scores, request.table, "rows"))
-        blocks = scores.beside(blocks)
-    doubt = f"{columns.doubt}; to renew them add --replace 2" if columns.doubt and not replaced else ""
-    return _Opened(annotator, blocks, block_rows, len(rows) < AHEAD_ROWS, kept, replaced, doubt)
-
-
-def _refuse_twice(annotator: Annotator, kept: Sequence[AddedColumn]) -> None:
-    """Raise OptionError if a table has columns already that one of the models would append."""
     directories = {model.signature: model.directory for model in annotator.models}
     for column in kept:
-        if column.kind in annotator.options.columns.features and column.model in directories:
+        if column.kind in options.columns.features and column.model in directories:
             found = f"column {column.column} of {annotator.table} is that of {directories[column.model]} already"
-            raise OptionError(f"{found}; to renew it add --replace {annotator.n_scores - column.column + 1}")
+            raise OptionError(f"{found}; to renew it add --replace {n_scores - column.column + 1}")
+    for model in annotator.models if some.src else ():
+        checkpoint_of(model.directory).refuse_swapped(annotator.table, some.src, some.tgt, model.directory)
+    if columns.doubt and not replaced:
+        record.warn(f"{columns.doubt}; to renew them add --replace 2")
+    return kept
 
 
 @contextlib.contextmanager
-def _output(record: Record, request: _Request, table: _Opened) -> Iterator[ResumableOutput | RowOutput]:
+def _output(record: Record, out: str, block_rows: int, kept: list[AddedColumn]) -> Iterator[ResumableOutput | RowOutput]:
     """Open the output of rows; a file takes its name, and has its sidecar, when the ``with`` block ends well."""
-    out, options, dropped = request.out, request.options, record.dropped
-
-    def describe(path: str, annotated: str | None = None, rows: int = 0) -> None:
-        sides = [(model.signature, checkpoint_of(model.directory).sides) for model in request.models]
-        first = table.annotator.n_scores - len(table.replaced) + 1
-        columns = [*table.kept, *options.columns.described(first, sides, options.scores)]
-        with atomic_output(path) as stream:
-            stream.write(format_sidecar(columns, annotated, rows).encode())
-
+    annotator, dropped = record.annotator, record.dropped
     if is_stream(out):
-        if options.resume:
-            raise OptionError(f"--resume needs a file, and {out} is a stream; name it with -o")
         with row_output(out) as writer, dropped.opened():
             yield writer
-        if options.columns_json:
-            describe(options.columns_json)
         return
-    beside = () if is_stream(dropped.path) else (dropped.path,)
-    with ResumableOutput(out, _identity(table.annotator, table.block_rows), options.resume, beside).kept() as output:
+    form, scores = annotator.options.columns, annotator.options.scores
+    models = [(model.signature, checkpoint_of(model.directory).sides[1]) for model in annotator.models]
+    columns = [*kept, *form.described(annotator.n_scores - form.replace + 1, models, scores)]
+    identity = _identity(annotator, block_rows)
+    with ResumableOutput(out, identity, annotator.options.resume, [dropped.path]).kept() as output:
         if output.state:
             record.restore(output.state)
-        with dropped.opened(*(output.other(path) for path in beside if dropped.expected)):
+        with dropped.opened(output.other(dropped.path) if dropped.expected else None):
             yield output
         output.commit(record.state, complete=True)
-        describe(options.columns_json or sidecar_path(out), output.path, output.rows)
+        with atomic_output(sidecar_path(out)) as stream:
+            stream.write(format_sidecar(columns, output.path, output.rows).encode())
         output.publish()
 
 
@@ -196,20 +155,22 @@ def _identity(annotator: Annotator, block_rows: int) -> dict[str, Any]:
     options = annotator.options
     return {
         "version": __version__, "models": [model.signature for model in annotator.models], **asdict(options.columns),
-        "fix_blanks": options.fix_blanks, "gzip_level": annotator.gzip_level, "scores": annotator.n_scores,
-        "block_size": block_rows, "threads": options.threads, "precision": options.precision,
+        "gzip_level": annotator.gzip_level, "scores": annotator.n_scores, "block_size": block_rows,
+        "threads": options.threads, "precision": options.precision,
         "devices": sorted({device.partition(":")[0] for device in annotator.devices}),
         **({"score_files": len(options.scores), "log": options.log} if options.scores else {}),
     }  # fmt: skip
 
 
-def _write(record: Record, table: _Opened, executor: BlockExecutor, output: ResumableOutput | RowOutput) -> None:
+def _write(
+    record: Record, executor: Workers | Cluster, blocks: Iterator[Block], output: ResumableOutput | RowOutput, block_rows: int
+) -> None:
     """Score all blocks that an interrupted run has not done, and write them in their order."""
-    for block, (data, statistics) in in_order(executor, table.annotator, record.remaining(table.blocks, output)):
+    for block, (data, statistics) in in_order(executor, record.annotator, record.remaining(blocks, output)):
         output.write(data, statistics.rows)
         record.add(block, statistics)
-        ended_for_its_size = block.n_rows == table.block_rows or len(block.data) >= BLOCK_BYTES
+        ended_for_its_size = block.n_rows == block_rows or len(block.data) >= BLOCK_BYTES
         if ended_for_its_size and block.data.endswith(b"\n"):  # else it is longer when a cut-off table comes again
             output.commit(record.state)
-        record.tell()
-    record.finish(output)
+        record.observer.on_block(record.summary.statistics)
+    record.finish()

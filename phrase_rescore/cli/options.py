@@ -19,7 +19,7 @@ from click.core import ParameterSource
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.paths import check_apart, files_of, is_stream, missing_model
 from phrase_rescore.messages import shown
-from phrase_rescore.ranges import BYTES, DIGITS, SECONDS, TABLE_ROWS, Range, SettingError
+from phrase_rescore.ranges import BYTES, DIGITS, SECONDS, Range, SettingError
 
 DEFAULT_MODEL = "phrase-rescore-model"
 
@@ -163,14 +163,7 @@ def _bytes(text: str) -> int:
     return size
 
 
-def _rows_or_path(text: str) -> float | str:
-    if not text:
-        raise OptionError("write a number of rows, or name a file")
-    return TABLE_ROWS.read(text) if text.isascii() and text.isdigit() else text
-
-
 TEXT, DURATION, BYTE_SIZE = Value("TEXT"), Value("DURATION", _seconds), Value("SIZE", _bytes)
-ROWS_OR_FILE = Value("N|FILE", _rows_or_path)
 
 
 def subset(names: Sequence[str]) -> Value:

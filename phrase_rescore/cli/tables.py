@@ -8,7 +8,7 @@ from cloup import option_group
 
 from phrase_rescore.annotation.options import AnnotateOptions
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import FILE, MODEL, OUTPUT, TEXT, flag, option, setting
+from phrase_rescore.cli.options import FILE, MODEL, TEXT, flag, option, setting
 from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.moses.sidecar import FEATURES
 from phrase_rescore.ranges import COLUMNS
@@ -33,9 +33,6 @@ from phrase_rescore.ranges import COLUMNS
 @option_group(
     "New columns",
     option("--features", options.subset(FEATURES), "The columns that every model appends.", default=",".join(FEATURES)),
-    setting(
-        ColumnFormat, "unknown_side", "Count the unknown words of the side that the model predicts, that it reads, or of both."
-    ),
     setting(ColumnFormat, "scale", "exp writes p and exp(count), for Moses. log writes log p and the count, for people."),
     setting(ColumnFormat, "digits", "Significant digits of the numbers, 2 to 17."),
     setting(
@@ -46,18 +43,12 @@ from phrase_rescore.ranges import COLUMNS
         help="Append the numbers of FILE, one for every row, as a column: probabilities of any other model. May be repeated.",
     ),
     flag("--log", "The numbers of --scores are natural logarithms."),
-    option("--columns-json", OUTPUT, "Describe the columns in FILE.  [default: OUT.columns.json]"),
 )  # fmt: skip
 @option_group(
     "Checks",
     options.on_bad_row_option,
-    option(
-        "--dropped", OUTPUT,
-        "Keep dropped rows in FILE.  [default: OUT.dropped; without OUT, TABLE.dropped in the working directory]",
-    ),
-    flag("--fix-blanks", "Write single blanks for tabs and doubled blanks between scores."),
-    option("--expect-rows", options.ROWS_OR_FILE, "Fail unless N rows are written, or as many as FILE has.", "N|FILE"),
-    flag("--strict", "Fail if the table's words do not fit the model. On a cluster, fail if a worker has another torch."),
+    setting(AnnotateOptions, "expect_rows", "Fail unless N rows are written.", "N"),
+    flag("--strict", "Fail if the table's words do not fit the model."),
     flag("--allow-untrained-unk", "Score unknown words even if UNK was never seen in training."),
 )  # fmt: skip
 @option_group(

@@ -13,7 +13,7 @@ from phrase_rescore.files.inputs import Block, display_name, look_ahead, open_in
 from phrase_rescore.messages import counted
 from phrase_rescore.moses.sidecar import FEATURES, GIVEN, SCALES, AddedColumn, read_sidecar, sidecar_path
 from phrase_rescore.moses.table import first_row, parse_block
-from phrase_rescore.ranges import DIGITS, REPLACED, Checked, Words, ranged
+from phrase_rescore.ranges import DIGITS, REPLACED, Checked, ranged
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +33,6 @@ class ColumnFormat(Checked):
 
     scale: str = ranged("exp", SCALES)  # exp: what Moses loads, it takes the logarithm itself; log: for people
     digits: int = ranged(7, DIGITS)  # significant
-    unknown_side: str = ranged("output", Words(("output", "input", "both")))  # whose unknown words are counted
     features: tuple[str, ...] = FEATURES  # that every model adds, in this order
     replace: int = ranged(0, REPLACED)  # last score columns to drop first
 
@@ -64,22 +63,19 @@ class ColumnFormat(Checked):
         value = log_score if self.scale == "log" else math.exp(min(max(log_score, MIN_LOG_P), MAX_COUNT))
         return b" %.*g" % (self.digits, value)
 
-    def described(
-        self, first: int, models: Sequence[tuple[str, tuple[str, str]]], score_files: Sequence[str]
-    ) -> list[AddedColumn]:
+    def described(self, first: int, models: Sequence[tuple[str, str]], score_files: Sequence[str]) -> list[AddedColumn]:
         """Describe the columns that are appended, of which ``first`` is the number of the first one.
 
-        ``models``: the signature of each, and the sides that it reads and predicts. ``score_files``: paths.
+        ``models``: the signature of each, and the side that it predicts. ``score_files``: paths.
         """
         added = list[AddedColumn]()
-        for signature, (read, predicted) in models:
-            side = {"output": predicted, "input": read, "both": "both"}[self.unknown_side]
+        for signature, predicted in models:
             for kind in self.features:
                 number = first + len(added)
                 if kind == "score":
                     added.append(AddedColumn(number, kind, self.scale, signature, predicts=predicted))
                 else:
-                    added.append(AddedColumn(number, kind, self.scale, signature, side=side))
+                    added.append(AddedColumn(number, kind, self.scale, signature, side=predicted))
         for path in score_files:
             added.append(AddedColumn(first + len(added), GIVEN, self.scale, os.path.basename(path)))
         return added

@@ -205,18 +205,6 @@ def cut_after_scores(fields: list[bytes]) -> tuple[bytes, bytes]:
     return SEPARATOR.join((*fields[:2], scores)), SEPARATOR.join((fields[2][len(scores) :], *fields[3:]))
 
 
-def has_irregular_blanks(scores: bytes) -> bool:
-    """Return whether the score field has a tab or two neighbouring blanks, which CreateProbingPT and Perl filters misread."""
-    return b"  " in scores or b"\t" in scores
-
-
-def with_single_blanks(scores: bytes) -> bytes:
-    """Write the score field with one blank between scores and at most one at either end; a CR at the end stays."""
-    body = scores.rstrip(BLANKS_AND_CR)
-    end = (b" " if scores[len(body) :].strip(b"\r") else b"") + b"\r" * scores[len(body) :].count(b"\r")
-    return (b" " if body[:1] in (b" ", b"\t") else b"") + b" ".join(words(body)) + end
-
-
 BadRow = tuple[int, bytes, RowError]  # its number from 1, the row, what is wrong with it
 
 
@@ -259,7 +247,6 @@ class TableBlock:
     src: list[bytes]  # their source phrases, words between single blanks
     tgt: list[bytes]
     tails: list[bytes]  # their bytes after the scores, with the newline
-    irregular_blanks: int = 0  # rows with tabs or doubled blanks among their scores
     bad: list[BadRow] = field(default_factory=list)
 
     def write(self, drop: int, append: Sequence[bytes]) -> bytes:
@@ -287,17 +274,17 @@ class TableBlock:
         return score_values([head[head.rindex(SEPARATOR) + len(SEPARATOR) :] for head in self.heads], n_scores)
 
 
-def parse_block(block: Block, n_scores: int, fix_blanks: bool = False, factors: Collection[Factors] = (WHOLE,)) -> TableBlock:
+def parse_block(block: Block, n_scores: int, factors: Collection[Factors] = (WHOLE,)) -> TableBlock:
     """Cut and check the rows of a block; every row must have ``n_scores`` scores, and its words all of ``factors``.
 
-    ``fix_blanks`` writes single blanks between scores. Bad rows are returned, not raised.
+    Bad rows are returned, not raised.
     """
     rows = cut_rows(block.data, n_scores)
     lines = range(block.first_row, block.first_row + len(rows.heads))
     if all(rows.heads) and all(have_factor(rows.src, src) and have_factor(rows.tgt, tgt) for src, tgt in factors):
         table = TableBlock(lines, rows.heads, rows.src, rows.tgt, rows.tails)
     else:
-        table = _look_closer(rows, block.first_row, n_scores, fix_blanks, factors)
+        table = _look_closer(rows, block.first_row, n_scores, factors)
     if not block.data.endswith(b"\n") and table.lines and table.lines[-1] == lines[-1]:
         table.tails[-1] = table.tails[-1].removesuffix(b"\n")
     return table
@@ -313,27 +300,23 @@ def read_table(table: str, n_scores: int, on_read: Progress | None = None, block
             yield rows
 
 
-def _look_closer(rows: CutRows, first_row: int, n_scores: int, fix_blanks: bool, factors: Collection[Factors]) -> TableBlock:
+def _look_closer(rows: CutRows, first_row: int, n_scores: int, factors: Collection[Factors]) -> TableBlock:
     """Parse those rows of a block that are not plain, and check the factors of all."""
     lines = list[int]()
     table = TableBlock(lines, [], [], [], [])
     for line, (head, src, tgt, tail, other) in enumerate(zip(*rows, strict=True), first_row):
-        row, irregular = other if other is not None else (head + tail)[:-1], False
+        row = other if other is not None else (head + tail)[:-1]
         try:
             if other is not None:
                 parsed = parse_row(row, n_scores)
-                src, tgt, fields = b" ".join(parsed.src), b" ".join(parsed.tgt), parsed.fields
-                irregular = has_irregular_blanks(fields[2])
-                if irregular and fix_blanks:
-                    fields[2] = with_single_blanks(fields[2])
-                head, tail = cut_after_scores(fields)
+                src, tgt = b" ".join(parsed.src), b" ".join(parsed.tgt)
+                head, tail = cut_after_scores(parsed.fields)
                 tail += b"\n"
             for of_sides in factors:
                 check_factors(src, tgt, of_sides)
         except RowError as error:
             table.bad.append((line, row, error))
             continue
-        table.irregular_blanks += irregular
         lines.append(line)
         table.heads.append(head)
         table.src.append(src)

@@ -20,6 +20,7 @@ def altair() -> Any:
     """Import the library. Raises OptionError where it, or what draws its charts, is not installed."""
     try:
         import altair
+        import openTSNE  # noqa: F401
         import vl_convert  # noqa: F401
     except ImportError as error:
         library = (error.name or "altair").replace("_", "-")
@@ -55,24 +56,20 @@ def vega_lite_version() -> str:
 
 MAP_HEIGHT = 600
 _WHEEL = "wheel![event.ctrlKey || event.metaKey]"  # a bare wheel scrolls the page (a pinch comes as Ctrl and wheel)
-_LISTED = 20  # of what a search finds; on the map itself a label stands where it has room
 
 
 def scatter(points: Records, medians: Records, classes: Sequence[str], given: str, predicted: str) -> Spec:
     """Draw model against table, a point a row, with marginal histograms and filters.
 
-    ``points``: given, predicted, words (of given), class (a place in ``classes``), joint, phi, p, log_phi, log_p, weight.
+    ``points``: given, predicted, class (a place in ``classes``), joint, phi, p, log_phi, log_p, weight.
     """
     alt = altair()
-    places, longest = list(range(len(classes))), max([point["words"] for point in points], default=1)
+    places = list(range(len(classes)))
     filters = [
-        alt.param(name=name, value=value, bind=alt.binding_range(min=1, max=longest, step=1, name=f"{given} words, {what} "))
-        for name, value, what in (("words_from", 1, "from"), ("words_to", longest, "to"))
-    ] + [
         alt.param(name=name, value=value, bind=alt.binding_select(options=places, labels=[*classes], name=what))
         for name, value, what in (("count_from", 0, "joint count, from "), ("count_to", places[-1], "joint count, to "))
-    ]  # fmt: skip
-    shown = "datum.words >= words_from && datum.words <= words_to && datum.class >= count_from && datum.class <= count_to"
+    ]
+    shown = "datum.class >= count_from && datum.class <= count_to"
     base = alt.Chart(alt.NamedData("points")).transform_filter(shown)
     least_phi, least_p = (min([point[name] for point in points], default=-1.0) for name in ("log_phi", "log_p"))
     scale_x, scale_y = (alt.Scale(domain=[1.02 * least - 0.1, -0.015 * least], nice=False) for least in (least_phi, least_p))
@@ -119,39 +116,20 @@ def scatter(points: Records, medians: Records, classes: Sequence[str], given: st
 def words_map(records: Records, by_length: bool) -> Spec:
     """Draw places with labels that appear as one zooms in. ``records``: x, y (pixels), label, level, count, words."""
     alt = altair()
-    bind = alt.BindInput(input="search", placeholder="part of a phrase", name="search ")
-    search = alt.param(name="search", value="", bind=bind)
     zoom = alt.selection_interval(bind="scales", name="zoom", zoom=_WHEEL)
-    base = (
-        alt.Chart(alt.NamedData("places"))
-        .transform_calculate(found="length(search) > 0 && indexof(lower(datum.label), lower(search)) >= 0")
-        .transform_joinaggregate(hits="sum(found)")
-    )  # fmt: skip
-    x = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, FULL], nice=False))
-    y = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[0, MAP_HEIGHT], nice=False))
+    base = alt.Chart(alt.NamedData("places")).encode(
+        alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, FULL], nice=False)),
+        alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[0, MAP_HEIGHT], nice=False)),
+    )
     tooltip = [alt.Tooltip("label:N", title="phrase" if by_length else "word"), alt.Tooltip("count:Q", format=",")]
-    faint, fainter = (alt.condition("length(search) > 0", alt.value(a), alt.value(b)) for a, b in ((0.3, 0.95), (0.12, 0.45)))
-    dots = base.mark_circle(size=20, color=BLUE).encode(x, y, opacity=fainter, tooltip=tooltip)
+    dots = base.mark_circle(size=20, color=BLUE, opacity=0.45).encode(tooltip=tooltip)
     if by_length:
         scale = alt.Scale(scheme=alt.SchemeParams("viridis", extent=[0.0, 0.85]))
         dots = dots.encode(color=alt.Color("words:O", title="words", scale=scale, legend=alt.Legend(orient="top")))
     near = f"datum.level <= log({FULL} / (isArray(zoom.x) ? abs(zoom.x[1] - zoom.x[0]) : {FULL})) / LN2 + 0.01"
     text = dict(align="left", baseline="middle", dx=5, fontSize=11)
-    labels = base.transform_filter(f"{near} && !datum.found").encode(x, y, text="label:N")
+    labels = base.transform_filter(near).encode(text="label:N")
     halo = labels.mark_text(**text, stroke="#FFFFFF", strokeWidth=3, strokeOpacity=0.85, color="#FFFFFF")
-    written = labels.mark_text(**text, color=INK).encode(opacity=faint)
-    found = base.transform_filter("datum.found")
-    hits = found.mark_circle(size=70, color=VERMILION, opacity=0.9).encode(x, y, tooltip=tooltip)
-    bold = dict(fontSize=12, fontWeight="bold", color=VERMILION, align="left", baseline="middle")
-    named = found.transform_filter(near).mark_text(**bold, dx=6).encode(x, y, text="label:N")
-    listed = (
-        found.transform_window(place="row_number()", sort=[alt.SortField("count", order="descending")])
-        .transform_filter(f"datum.place <= {_LISTED}")
-        .transform_calculate(
-            line=f"datum.place < {_LISTED} || datum.hits == {_LISTED} ? datum.label : 'and more'", at="15 * datum.place",
-        )
-        .mark_text(**bold, x=10).encode(alt.Y("at:Q", scale=None, axis=None), text="line:N")
-    )  # fmt: skip
-    chart = alt.layer(dots.add_params(zoom), halo, written, hits, named, listed)
-    chart = chart.properties(width=FULL, height=MAP_HEIGHT, view=alt.ViewConfig(stroke=PALE)).add_params(search)
-    return specification(chart, places=records)
+    written = labels.mark_text(**text, color=INK, opacity=0.95)
+    chart = alt.layer(dots.add_params(zoom), halo, written)
+    return specification(chart.properties(width=FULL, height=MAP_HEIGHT, view=alt.ViewConfig(stroke=PALE)), places=records)

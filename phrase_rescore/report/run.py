@@ -1,6 +1,5 @@
 """The whole of ``report``: a table and a model in, one page out; where words stand on its maps."""
 
-import importlib.util
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -72,7 +71,6 @@ def report(
         "path": table, "command": command, "version": __version__, "directory": model_dir, "long": LONG, "warnings": warnings,
         "reader": reader, "checkpoint": checkpoint, "sections": sections, "scores": scores, "targets": None,
         "disagreements": None, "summary": sections.summary(rows, compared, reader.sides, checkpoint),
-        "frequency": sections.frequency(rows),
     }  # fmt: skip
     if compared is not None:
         on_step("drawing phrases from the model")
@@ -154,7 +152,7 @@ def _drawn(name: str, title: str, phrases: Sequence[bytes], counts: Sequence[flo
          "words": phrase.count(b" ") + 1}
         for (x, y), label, level, count, phrase in zip(places, labels, levels, counts, phrases, strict=True)
     ]  # fmt: skip
-    return [{"name": name, "title": title, "records": records, "method": method_for(len(phrases))}]
+    return [{"name": name, "title": title, "records": records}]
 
 
 def within(counts: Mapping[bytes, float], most: int) -> list[bytes]:
@@ -173,16 +171,11 @@ def within(counts: Mapping[bytes, float], most: int) -> list[bytes]:
     return [padded[1:-1] for padded in chosen]
 
 
-def method_for(vectors: int) -> str:
-    """Return the method that lays out this number of vectors here: t-SNE or PCA."""
-    return "t-SNE" if vectors >= _FEWEST_TSNE and importlib.util.find_spec("openTSNE") else "PCA"
-
-
 def project(vectors: Floats) -> Floats:
-    """Lay out vectors (n, d): places (n, 2) where near ones are near, by cosine distance (PCA: of unit vectors)."""
+    """Lay out vectors (n, d): places (n, 2) where near ones are near, by cosine distance; few ones by their main axes."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = np.asarray(vectors / np.where(norms > 0, norms, 1.0), np.float64)
-    if method_for(len(unit)) == "PCA":
+    if len(unit) < _FEWEST_TSNE:
         u, s, _ = np.linalg.svd(unit - unit.mean(axis=0), full_matrices=False)
         places = np.zeros((len(unit), 2))
         places[:, : min(2, len(s))] = (u * s)[:, :2]

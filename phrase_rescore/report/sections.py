@@ -55,10 +55,6 @@ def _joint_classes(rows: SampleRows) -> Ints:
     return np.searchsorted(JOINT_EDGES, np.fmax(rows.joint, 1), "right") - 1
 
 
-def _percentiles(values: Floats, *shares: float) -> list[float]:
-    return [float(x) for x in np.percentile(values, shares)] if len(values) else [math.nan] * len(shares)
-
-
 def diverse(items: Iterable[Item], words: Callable[[Item], bytes]) -> Iterator[Item]:
     """Yield the items that share no more than half of their words with an earlier one."""
     seen = list[set[bytes]]()
@@ -113,7 +109,7 @@ def summary(rows: SampleRows, targets: Targets | None, sides: Sequence[SideWords
     given, predicted = checkpoint.sides
     frequent, sure = rows[rows.joint >= ENOUGH], rows.log_phi >= 0
     same, chance = targets.agreement() if targets else (math.nan, math.nan)
-    lowest, highest = _percentiles(rows.log_p[sure], 10, 90)
+    lowest, highest = np.percentile(rows.log_p[sure], (10, 90)).tolist() if sure.any() else (math.nan, math.nan)
     loss, control = (_loss(checkpoint.training, name) for name in ("held_out", "held_out_other_sources"))
     return {
         "given": given, "predicted": predicted, "rho": spearman(rows.log_phi, rows.log_p), "n_frequent": len(frequent),
@@ -142,8 +138,8 @@ def scores(rows: SampleRows, of_table: int, sides: tuple[str, str]) -> tuple[dic
         for i in of_class[:POINTS].tolist():
             log_phi, log_p = float(rows.log_phi[i]), float(rows.log_p[i])
             records.append({
-                "given": readable(read[i]), "predicted": readable(predicted[i]), "words": read[i].count(b" ") + 1,
-                "class": joint_class, "joint": float(rows.joint[i]), "log_phi": round(log_phi, 4), "log_p": round(log_p, 4),
+                "given": readable(read[i]), "predicted": readable(predicted[i]), "class": joint_class,
+                "joint": float(rows.joint[i]), "log_phi": round(log_phi, 4), "log_p": round(log_p, 4),
                 "phi": float(f"{math.exp(log_phi):.4g}"), "p": float(f"{math.exp(log_p):.4g}"), "weight": round(weight, 3),
             })  # fmt: skip
     medians = _medians(rows)
@@ -161,26 +157,6 @@ def _medians(rows: SampleRows) -> Records:
         if len(values) >= 50:
             points.append({"log_phi": float(-width * (step - 0.5)) if step else 0.0, "log_p": float(np.median(values))})
     return points
-
-
-def frequency(rows: SampleRows) -> dict[str, Any]:
-    """Scores by how often a pair was seen."""
-    classes, sure = _joint_classes(rows), rows.log_phi >= 0
-
-    def means(some: NDArray[np.bool_]) -> dict[str, float] | None:
-        return {"log_phi": float(rows.log_phi[some].mean()), "log_p": float(rows.log_p[some].mean())} if some.any() else None
-
-    cells = []
-    for place, name in enumerate(JOINT_CLASSES):
-        some = classes == place
-        if mean := means(some):
-            low, high = _percentiles(rows.log_p[some], 10, 90)
-            (of_sure,) = _percentiles(rows.log_p[some & sure], 50)
-            of_log_p = nats(mean["log_p"]), nats(low, 1), nats(high, 1)
-            shares = percent(float(sure[some].mean())), nats(of_sure, 1)
-            cells.append([name, number(int(some.sum())), nats(mean["log_phi"]), *of_log_p, *shares])
-    often = classes >= int(np.searchsorted(JOINT_EDGES, ENOUGH))
-    return {"rows": cells, "once": means(classes == 0), "often": means(often)}
 
 
 def targets(rows: SampleRows, checkpoint: Checkpoint) -> dict[str, Any]:

@@ -130,7 +130,7 @@ class Scorer:
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu", precision: str = "float32") -> None:
         self._model = ReadyModel(checkpoint, device, precision)
         self.checkpoint, self.device = checkpoint, device
-        self.batch, self.halved = BATCH if device == "cpu" else GPU_BATCH, False
+        self.batch = BATCH if device == "cpu" else GPU_BATCH
 
     @torch.inference_mode()
     def _word_log_probs(self, pairs: EncodedPairs) -> NDArray[np.float64]:
@@ -164,7 +164,7 @@ class Scorer:
                 if batch == 1:
                     found = f"{self.device}: out of memory for a single phrase pair"
                     raise RescoreError(f"{found}; name another --device") from None
-                self.batch, self.halved = min(self.batch, batch // 2), True  # another thread may have halved it already
+                self.batch = min(self.batch, batch // 2)  # another thread may have halved it already
                 torch.cuda.empty_cache()
                 continue
             yield part

@@ -101,7 +101,7 @@ def test_the_same_command_goes_on(command: Command, interrupted: Callable[[int],
         [line for line in done.err.splitlines() if not re.search(" s, |scored|wrote|next", line)] for done in (first, again)
     ]
     assert lines[0] == lines[1]
-    assert "100 rows of 100 sources" in again.err
+    assert "100 rows in" in again.err
 
 
 def test_without_resume_nothing_is_reused_or_lost(command: Command, interrupted: Callable[[int], Path]) -> None:
@@ -307,6 +307,8 @@ def test_a_table_that_was_cut_off_comes_again_whole(command: Command, table: Pat
     assert done.status == 1
     assert f"{rows} rows{' (and 1 dropped)' if cut else ''} went through where 100 were expected" in done.err
     assert f"40 rows are kept in {out}.partial; " in done.err
+    again = command(out, "--resume", "--expect-rows", rows - 1, "--on-bad-row", "drop")
+    assert (again.status, f"{rows} rows" in again.err) == (1, True), "what is expected may change"
     table.write_bytes(b"".join(ROWS))
     again, fresh = command(out, *options, "--resume"), command(whole, *options)
     assert (again.status, fresh.status) == (0, 0), again.err
@@ -321,7 +323,6 @@ def test_a_bad_row_is_dropped_when_the_run_goes_on(command: Command, table: Path
     assert "50 rows are kept in" in command(out).err
     again = command(out, "--resume", *drop)
     assert (again.status, command(whole, *drop).status) == (0, 0), again.err
-    assert "--on-bad-row was fail; from row 51 it is drop\n" in again.err
     assert out.read_bytes() == whole.read_bytes()
     assert Path(f"{out}.dropped").read_bytes() == b"bad\n"
 
@@ -336,7 +337,6 @@ def test_unknown_words_are_accepted_when_the_run_goes_on(command: Command, table
     assert (accept in failed.err, "20 rows are kept in" in failed.err) == (True, True)
     again = command(out, "--resume", accept, model=model)
     assert (again.status, command(whole, accept, model=model).status) == (0, 0), again.err
-    assert f"{accept} was False; from row 21 it is True" in again.err
     assert out.read_bytes() == whole.read_bytes()
 
 
@@ -357,4 +357,3 @@ def test_strictness_may_change(command: Command, table: Path, monkeypatch: pytes
     assert "20 rows are kept in" in command(other, "--strict").err
     done = command(other, "--resume")
     assert (done.status, other.read_bytes()) == (0, out.read_bytes())
-    assert "--strict was True; from row 21 it is False" in done.err

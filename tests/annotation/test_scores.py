@@ -54,7 +54,6 @@ def test_they_follow_the_columns_of_models_and_the_sidecar_names_them(run: Run, 
     sidecar = json.loads(Path("out.gz.columns.json").read_bytes())
     given = {"kind": "given", "scale": "exp", "model": "p"}
     assert sidecar["columns"][2:] == [{"column": 7, **given}, {"column": 8, **given}]
-    assert "7 given, 8 given of p" in run("info", "out.gz").out.decode()
     assert run("strip", "out.gz").out == ROWS
     again = run("annotate", "out.gz", "--scores", "p", "--replace", "4")
     assert (scores(again.out, 4), len(again.out.split(b" ||| ")[2].split())) == (scores(found, 6), 5)

@@ -78,7 +78,7 @@ def test_annotated_tables_are_the_command_s(model_dir: str, run: Run, tmp_path: 
     table, ours, theirs = (tmp_path / name for name in ("table.gz", "ours.gz", "theirs.gz"))
     table.write_bytes(TABLE)
     summary = pr.annotate(table, model_dir, ours, jobs=1)
-    assert summary.lines()[0].startswith("2 rows of 2 sources")
+    assert summary.lines()[0].startswith("2 rows in ")
     assert run("annotate", table, "-m", model_dir, "-o", theirs).status == 0
     assert ours.read_bytes() == theirs.read_bytes()
     assert Path(f"{ours}.columns.json").read_bytes() == Path(f"{theirs}.columns.json").read_bytes()

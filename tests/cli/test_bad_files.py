@@ -63,7 +63,6 @@ READERS = {  # {bad} is the bad file, {good} a folder of good ones, {out} where 
     "train": f"train {{bad}} -m {{out}} {TINY}",
     "train --source-vocab": f"train {{good}}/table -m {{out}} {TINY} --source-vocab {{bad}}",
     "annotate": "annotate {bad} -m {model} -o {out}",
-    "annotate --expect-rows": "annotate {good}/table -m {model} -o {out} --expect-rows {bad}",
     "strip": "strip {bad} --columns 1 -o {out}", "info": "info {bad}",
     "moses-ini": "moses-ini {bad} --table {good}/table -o {out}",
     "moses-ini --table": "moses-ini {good}/moses.ini --table {bad} -o {out}",
@@ -81,10 +80,7 @@ FAULTS = {  # what the file holds
     "cut-off gzip": PACKED[: len(PACKED) // 2], "a bit of gzip flipped": flipped(PACKED, len(PACKED) // 2),
     "gzip of nothing": gzip.compress(b"", mtime=0), "an image": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
 }  # fmt: skip
-NO_ERROR = {  # (command, fault): what is no fault there
-    ("annotate --expect-rows", "gzip of nothing"), ("annotate --expect-rows", "an image"),
-}  # fmt: skip
-READING = [(command, fault) for command in READERS for fault in (*FAULTS, "failing disk") if (command, fault) not in NO_ERROR]
+READING = [(command, fault) for command in READERS for fault in (*FAULTS, "failing disk")]
 
 
 @pytest.mark.parametrize(("command", "fault"), READING)
@@ -105,62 +101,47 @@ def test_a_bad_file_is_one_line_with_a_remedy(run: Run, model_dir: str, good: Pa
 # Files that are written
 
 WRITERS = {
-    "annotate": "annotate {good}/table -m {model} -o {out} --columns-json {good}/c",
-    "annotate --columns-json": "annotate {good}/table -m {model} -o {good}/o --columns-json {out}",
-    "annotate --dropped": "annotate {good}/spoilt -m {model} -o {good}/o --on-bad-row drop --dropped {out}",
+    "annotate": "annotate {good}/table -m {model} -o {out}",
     "strip": "strip {good}/table --columns 1 -o {out}",
     "moses-ini": "moses-ini {good}/moses.ini --table {good}/table --columns 1 -o {out}",
 }
 every_writer = pytest.mark.parametrize("command", WRITERS)
 
 
-@pytest.fixture
-def writing(good: Path) -> Path:
-    (good / "spoilt").write_bytes(TABLE + b"x" * 100_000 + b"\n")
-    return good
-
-
 @every_writer
-def test_a_disk_that_fills_leaves_what_there_was(run: Run, model_dir: str, writing: Path, command: str) -> None:
-    out = writing.parent / "out"
+def test_a_disk_that_fills_leaves_what_there_was(run: Run, model_dir: str, good: Path, command: str) -> None:
+    out = good.parent / "out"
     out.write_bytes(b"earlier")
-    before = listing(writing.parent)
-    with files_of_at_most(200 if command == "annotate --columns-json" else 5000):
-        line = line_of(run(*filled(WRITERS[command], out=out, good=writing, model=model_dir), "--overwrite"))
-    target = writing / "o" if command.startswith("annotate --") else out  # the table comes first
-    assert line.startswith(f"cannot write {target}: File too large; ")
-    assert listing(writing.parent) == before
+    before = listing(good.parent)
+    with files_of_at_most(5000):
+        line = line_of(run(*filled(WRITERS[command], out=out, good=good, model=model_dir), "--overwrite"))
+    assert line.startswith(f"cannot write {out}: File too large; ")
+    assert listing(good.parent) == before
     assert out.read_bytes() == b"earlier"
 
 
 @every_writer
-def test_a_file_that_is_there_is_replaced_only_with_overwrite(run: Run, model_dir: str, writing: Path, command: str) -> None:
-    out = writing.parent / "out"
-    args = filled(WRITERS[command], out=out, good=writing, model=model_dir)
+def test_a_file_that_is_there_is_replaced_only_with_overwrite(run: Run, model_dir: str, good: Path, command: str) -> None:
+    out = good.parent / "out"
+    args = filled(WRITERS[command], out=out, good=good, model=model_dir)
     out.touch()
     assert run(*args).status == 0, "an empty file holds nothing"
-    for other in ("o", "c"):  # what the options beside it wrote
-        (writing / other).unlink(missing_ok=True)
-    before = out.read_bytes(), listing(writing.parent)
-    option = command.split()[1] if " " in command else "-o"
-    assert line_of(run(*args), status=2).startswith(f"{option} {out} exists; ")
-    assert (out.read_bytes(), listing(writing.parent)) == before
+    before = out.read_bytes(), listing(good.parent)
+    assert line_of(run(*args), status=2).startswith(f"-o {out} exists; ")
+    assert (out.read_bytes(), listing(good.parent)) == before
     assert run(*args, "--overwrite").status == 0
 
 
 @every_writer
-def test_a_full_device(run: Run, model_dir: str, writing: Path, command: str) -> None:
-    out = writing.parent / "out"
+def test_a_full_device(run: Run, model_dir: str, good: Path, command: str) -> None:
+    out = good.parent / "out"
     out.symlink_to("/dev/full")
-    before = listing(writing.parent)
-    result = run(*filled(WRITERS[command], out=out, good=writing, model=model_dir))
+    before = listing(good.parent)
+    result = run(*filled(WRITERS[command], out=out, good=good, model=model_dir))
     assert (result.status, result.out) == (1, b"")
     error, *more = result.err.splitlines()
     assert error.startswith(f"phrase-rescore: error: cannot write {out}: No space left on device; ")
-    if command == "annotate --columns-json":  # the table is complete by then, and is kept
-        assert f"3,000 rows are kept in {writing}/o.partial" in more[0]
-        return
-    assert listing(writing.parent) == before
+    assert listing(good.parent) == before
     of_rows = command in ("annotate", "strip")  # into a stream, from which nothing can be taken back
     assert ["OUTPUT IS INCOMPLETE" in line for line in more] == [True] * of_rows
 

@@ -56,7 +56,7 @@ LINES = {
     "train --init-from": Line(f"train {{i}} -m {{o}}/out {TINY} --hidden 7 --embedding 6 --maxout 5 --rank 4 --init-from {{m}}",
                               "table", ROWS, "out/config.json"),
     "annotate": Line("annotate {i} -m {m} -o {o}/out --device cpu", "table", ROWS, "out"),
-    "annotate -o -": Line("annotate {i} -m {m} --device cpu --dropped {o}/dropped", "table", ROWS),
+    "annotate -o -": Line("annotate {i} -m {m} --device cpu", "table", ROWS),
     "strip": Line("strip {i} --columns 1 -o {o}/out", "table", ROWS, "out"),
     "strip -o -": Line("strip {i} --columns 1", "table", ROWS),
     "moses-ini": Line("moses-ini {d}/ini --table {i} --columns 1 -o {o}/out", "table", ROWS, "out"),

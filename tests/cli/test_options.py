@@ -16,7 +16,7 @@ from permissions import like_anybody
 
 import phrase_rescore
 from phrase_rescore.cli.main import COMMANDS, cli
-from phrase_rescore.cli.options import BYTE_SIZE, DURATION, ROWS_OR_FILE, PathName, Value
+from phrase_rescore.cli.options import BYTE_SIZE, DURATION, PathName, Value
 from phrase_rescore.errors import OptionError
 from phrase_rescore.ranges import Checked, Range, Whole
 
@@ -64,9 +64,7 @@ def listing(folder: Path) -> list[Path]:
     ("annotate table -m model -o new/", "-o", "new/"),
     ("annotate table -m model -o none/new", "-o", "none/new"),
     ("annotate table -m model -o table/new", "-o", "table/new"),
-    ("annotate table -m model --dropped none/new", "--dropped", "none/new"),
     ("annotate table -m model -o ''", "-o", ""),
-    ("annotate table -m model --columns-json ''", "--columns-json", ""),
     ("train table -m ''", "-m", ""),
 ])  # fmt: skip
 def test_a_path_that_cannot_be_used_ends_the_command_before_it_begins(
@@ -91,9 +89,8 @@ def test_what_its_user_may_not_write(run: Run, here: Path) -> None:
 
 
 WRITERS = [  # a command line for each way to a file that is written; OUT stands for it
-    "annotate table -m model -o OUT", "annotate table -m model --columns-json OUT",
-    "annotate table -m model --on-bad-row drop --dropped OUT", "annotate x -m model --scores table -o OUT",
-    "annotate x -m model --expect-rows table -o OUT", "strip table -o OUT", "moses-ini x --table table -o OUT",
+    "annotate table -m model -o OUT", "annotate x -m model --scores table -o OUT",
+    "strip table -o OUT", "moses-ini x --table table -o OUT",
     "moses-ini x --lm table -o OUT", "evaluate --set dev x a=table --statistics OUT", "report table -m model -o OUT",
     "rescore table -m model -o OUT", "rescore x -m model --source table -o OUT", "tune x --reference x,table -o OUT",
     "tune table --reference x -o OUT",
@@ -137,12 +134,11 @@ def test_a_training_may_start_from_the_model_that_it_replaces(run: Run, here: Pa
 @pytest.mark.parametrize(("kind", "numbers"), [
     (Value("N", Whole(1, 5).read), {"1": 1, "+5": 5}), (Value("N", Range(0, 2).read), {"1e-3": 0.001, ".5": 0.5, "2.": 2.0}),
     (DURATION, {"90": 90.0, "1.5m": 90.0, "2h": 7200.0}), (BYTE_SIZE, {"500K": 500 << 10, "2GiB": 2 << 30}),
-    (ROWS_OR_FILE, {"12": 12, "file": "file"}),
 ])  # fmt: skip
 def test_what_is_a_number(kind: click.ParamType, numbers: dict[str, object]) -> None:
     assert {text: kind.convert(text, None, None) for text in numbers} == numbers
     wrong = ["", " ", "-1", "nan", "inf", "1e400", str(2**80), "9" * 10_000, "0x10", "1_0", "٣", "1\n", f"0.{'0' * 10_000}1"]
-    for text in ["", "9" * 10_000] if kind is ROWS_OR_FILE else wrong:
+    for text in wrong:
         with pytest.raises(click.BadParameter) as caught:
             kind.convert(text, None, None)
         assert len(str(caught.value)) < 200

@@ -66,16 +66,13 @@ def check_row(row: bytes, n_scores: int) -> None:
     assert parse_block(Block(0, 1, longer + b"\n"), parsed.n_scores + 2).write(2, [b""]) == row + b"\n"
     replaced = with_scores(parse_row(longer).fields, 2, COLUMNS)
     assert replaced == longer
-    single = moses_table.with_single_blanks(parsed.fields[2])
-    assert not moses_table.has_irregular_blanks(single)
-    assert single.split() == scores
     assert bool(refusal(parse_row, row, n_scores)) == (parsed.n_scores != n_scores)
 
 
-def check_block(data: bytes, n_scores: int, factors: Factors, fix_blanks: bool) -> None:
+def check_block(data: bytes, n_scores: int, factors: Factors) -> None:
     """Rows cut by one expression are the rows parsed one by one."""
     block = Block(3, 41, data)
-    found = moses_table.parse_block(block, n_scores, fix_blanks, (factors,))
+    found = moses_table.parse_block(block, n_scores, (factors,))
     kept, bad = list[tuple[int, bytes, bytes]](), list[int]()
     values = list[list[float]]()
     for line, row in enumerate(block.rows(), 41):
@@ -130,12 +127,12 @@ def check(data: bytes) -> None:
         return
     choice, n_scores = divmod(data[0], 4)
     choice, factors = divmod(choice, 4)
-    fix_blanks, form = divmod(choice, 4)
+    form = choice % 4
     n_scores += 1
     for row in Block(0, 1, rows).rows():
         check_row(row, n_scores)
         check_factors(b" ".join(row.split()) or b"x")
-    check_block(rows, n_scores, FACTORS[factors], bool(fix_blanks))
+    check_block(rows, n_scores, FACTORS[factors])
     for counts in (False, True):
         check_readers(rows, FORMS[form], counts, FACTORS[factors])
 

@@ -89,8 +89,8 @@ def test_annotation_reads_the_factor_and_keeps_the_bytes(run: Run, model_dir: st
     bad = run("annotate", tmp_path / "bad", "-m", factored)
     assert bad.status == 1
     assert "bad:2: target word 'x' has no factor 1; factors are counted from 0 and stand between bars" in bad.err
-    dropped = run("annotate", tmp_path / "bad", "-m", factored, "--on-bad-row", "drop", "--dropped", tmp_path / "d")
-    assert (dropped.status, dropped.out.count(b"\n")) == (0, 1)
+    dropped = run("annotate", tmp_path / "bad", "-m", factored, "--on-bad-row", "drop", "-o", tmp_path / "d")
+    assert (dropped.status, (tmp_path / "d").read_bytes().count(b"\n")) == (0, 1)
     both = run("annotate", tmp_path / "table", "-m", factored, "-m", model_dir)
     assert both.status == 0, "a model of whole words beside it"
     assert f"{factored}: unknown words: 1 of the target (33.33%), 1 of the source (33.33%)" in both.err

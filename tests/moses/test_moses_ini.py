@@ -43,7 +43,7 @@ a ||| y ||| 0.5 0.25 1 0.1 0.0625 7.389056 ||| 0-0 ||| 1 1 1 ||| |||
 
 def describe(table: Path) -> None:
     """Write the sidecar of a table whose columns 5 and 6 are new."""
-    columns = ColumnFormat().described(5, [("model", ("source", "target"))], ())
+    columns = ColumnFormat().described(5, [("model", "target")], ())
     Path(f"{table}.columns.json").write_text(format_sidecar(columns))
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from phrase_rescore.errors import RowError
 from phrase_rescore.messages import shown
-from phrase_rescore.moses.table import has_irregular_blanks, parse_row, phrase_words, with_single_blanks
+from phrase_rescore.moses.table import parse_row, phrase_words
 
 ANY_BYTE = st.integers(0, 255).filter(lambda b: b not in b" \t\n|").map(lambda b: bytes([b]))
 ODD = st.sampled_from([b"\xc2\xa0", b"\xe2\x80\xa8", b"\xc2\x85", b"\x0b", b"\x1c", b"\x00", b"\r", b"[", b"]", b"&#91;"])
@@ -95,14 +95,3 @@ def test_bad_score_after_many_whole_numbers_does_not_hang() -> None:
     guard = 20  # seconds; not a measurement: trying all combinations takes longer than the age of the universe
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=guard, check=True)
     assert done.stdout == b"score 'x'\n"
-
-
-@pytest.mark.parametrize(("scores", "irregular", "single"), [
-    (b" 0.5 0.25 ", False, b" 0.5 0.25 "), (b"0.5", False, b"0.5"), (b" 0.5  0.25 ", True, b" 0.5 0.25 "),
-    (b" 0.5\t0.25 ", True, b" 0.5 0.25 "), (b"\t0.5 0.25\t", True, b" 0.5 0.25 "), (b"  0.5 0.25  \r", True, b" 0.5 0.25 \r"),
-    (b" 0.5 \t 0.25\r", True, b" 0.5 0.25\r"), (b" 0.5 0.25 \r", False, b" 0.5 0.25 \r"),
-])  # fmt: skip
-def test_doubled_blanks_and_tabs(scores: bytes, irregular: bool, single: bytes) -> None:
-    assert has_irregular_blanks(scores) is irregular
-    assert with_single_blanks(scores) == single
-    assert not has_irregular_blanks(single)

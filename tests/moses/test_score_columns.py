@@ -66,7 +66,7 @@ def columns_of(folder: Path, own: int, added: list[AddedColumn] | None) -> Table
 @pytest.mark.parametrize("models", [0, 1, 2])
 def test_phi_is_a_column_of_the_table_s_own(tmp_path: Path, own: int, phi: int, models: int) -> None:
     """UnsupervisedMT's tables have φ(s|t) φ(t|s); Moses' sample model has one score."""
-    columns = columns_of(tmp_path, own, ColumnFormat().described(own + 1, [("m", ("source", "target"))] * models, ()))
+    columns = columns_of(tmp_path, own, ColumnFormat().described(own + 1, [("m", "target")] * models, ()))
     assert (columns.phi().number, columns.phi(inverse=True).number) == (phi, 1)
     assert columns.phi(own).number == own
     for number in range(own + 1, own + 2 * models + 2):
@@ -75,11 +75,10 @@ def test_phi_is_a_column_of_the_table_s_own(tmp_path: Path, own: int, phi: int, 
 
 
 def test_columns_that_the_sidecar_names(tmp_path: Path) -> None:
-    form = ColumnFormat(unknown_side="input", scale="log")
-    added = form.described(3, [("one", ("target", "source")), ("other", ("source", "target"))], ["folder/p"])
+    added = ColumnFormat(scale="log").described(3, [("one", "source"), ("other", "target")], ["folder/p"])
     assert added == [
-        AddedColumn(3, "score", "log", "one", predicts="source"), AddedColumn(4, "count", "log", "one", side="target"),
-        AddedColumn(5, "score", "log", "other", predicts="target"), AddedColumn(6, "count", "log", "other", side="source"),
+        AddedColumn(3, "score", "log", "one", predicts="source"), AddedColumn(4, "count", "log", "one", side="source"),
+        AddedColumn(5, "score", "log", "other", predicts="target"), AddedColumn(6, "count", "log", "other", side="target"),
         AddedColumn(7, "given", "log", "p"),
     ]  # fmt: skip
     columns = columns_of(tmp_path, 2, added)

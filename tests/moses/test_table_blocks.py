@@ -10,7 +10,7 @@ from row_edits import with_scores
 from phrase_rescore.errors import RowError
 from phrase_rescore.files.inputs import Block
 from phrase_rescore.moses import table as moses_table
-from phrase_rescore.moses.table import has_irregular_blanks, parse_block, parse_row, with_single_blanks
+from phrase_rescore.moses.table import parse_block, parse_row
 
 PIECES = [b"|||", b" ||| ", b"a", b" b ", b"[X]", b"]", b"0.5", b" 1 ", b"\t", b"  ", b"\r", b"\x0b", b"\xa0", b"x", b"|", b""]
 ODD = [
@@ -40,28 +40,26 @@ BLOCKS = st.one_of(
 )
 
 
-@given(BLOCKS, st.sampled_from([2, 2, 2, 1, 3]), st.integers(0, 1), st.booleans(), st.booleans())
-def test_rows_of_a_block_are_those_taken_one_by_one(rows, n_scores, drop, fix, newline) -> None:
+@given(BLOCKS, st.sampled_from([2, 2, 2, 1, 3]), st.integers(0, 1), st.booleans())
+def test_rows_of_a_block_are_those_taken_one_by_one(rows, n_scores, drop, newline) -> None:
     drop = min(drop, n_scores - 1)
     data = b"\n".join(rows) + b"\n" * (newline or not rows[-1])
-    found = parse_block(Block(3, 41, data), n_scores, fix)
-    expected, bad, irregular = [], [], 0
+    found = parse_block(Block(3, 41, data), n_scores)
+    expected, bad = [], []
     for line, row in enumerate(rows, 41):
         try:
             parsed = parse_row(row, n_scores)
         except RowError as error:
             bad.append((line, row, str(error)))
             continue
-        irregular += has_irregular_blanks(parsed.fields[2])
-        fields = [*parsed.fields[:2], with_single_blanks(parsed.fields[2]) if fix else parsed.fields[2], *parsed.fields[3:]]
-        expected.append((line, b" ".join(parsed.src), b" ".join(parsed.tgt), with_scores(fields, drop, b" 0.25 %d" % line)))
+        row = with_scores(parsed.fields, drop, b" 0.25 %d" % line)
+        expected.append((line, b" ".join(parsed.src), b" ".join(parsed.tgt), row))
     assert list(zip(found.lines, found.src, found.tgt, strict=True)) == [row[:3] for row in expected]
     ends = [row[3] + b"\n" for row in expected]
     if ends and found.lines[-1] == 40 + len(rows) and not data.endswith(b"\n"):
         ends[-1] = ends[-1][:-1]  # what ended without a newline still does
     assert found.write(drop, [b" 0.25 %d" % line for line in found.lines]) == b"".join(ends)
     assert [(line, row, str(error)) for line, row, error in found.bad] == bad
-    assert found.irregular_blanks == irregular
 
 
 @given(

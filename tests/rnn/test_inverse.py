@@ -106,10 +106,10 @@ def columns_of(out: bytes) -> list[list[float]]:
 def test_several_models_each_add_their_columns(run: Run, model_dir: str, inverse_dir: str, tmp_path: Path) -> None:
     (tmp_path / "table").write_bytes(TABLE)
     alone = [run("annotate", tmp_path / "table", "-m", model) for model in (model_dir, inverse_dir)]
-    both = run("annotate", tmp_path / "table", "-m", model_dir, "-m", inverse_dir, "--columns-json", tmp_path / "columns")
+    both = run("annotate", tmp_path / "table", "-m", model_dir, "-m", inverse_dir, "-o", tmp_path / "out")
     assert both.status == 0, both.err
     forward, inverse = (columns_of(done.out) for done in alone)
-    assert columns_of(both.out) == [a + b[2:] for a, b in zip(forward, inverse, strict=True)]
+    assert columns_of((tmp_path / "out").read_bytes()) == [a + b[2:] for a, b in zip(forward, inverse, strict=True)]
     # the model's own output side is counted: for the inverse one the source, of which zzz is unknown
     assert [row[3] for row in inverse] == [1, 2.718282]
     assert f"{inverse_dir}: unknown words: 0 of the target (0.00%), 1 of the source (25.00%)" in both.err
@@ -117,7 +117,7 @@ def test_several_models_each_add_their_columns(run: Run, model_dir: str, inverse
     assert np.log([row[2] for row in inverse]) == pytest.approx(
         scores_of(scorer, [(b"the house", b"das haus"), (b"the zzz", b"haus")]), abs=1e-6
     )
-    described = json.loads((tmp_path / "columns").read_text())["columns"]
+    described = json.loads((tmp_path / "out.columns.json").read_text())["columns"]
     assert [(c["column"], c["kind"]) for c in described] == [(3, "score"), (4, "count"), (5, "score"), (6, "count")]
     assert [c["predicts"] for c in described[::2]] == ["target", "source"]
     assert [c["side"] for c in described[1::2]] == ["target", "source"]
