@@ -10,21 +10,21 @@ import json
 import os
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
-    from phrase_rescore.data.vocabulary import Vocabulary
     from phrase_rescore.errors import ModelError
     from phrase_rescore.info.model import ModelInfo
     from phrase_rescore.nn import storage
     from phrase_rescore.rnn import checkpoint
-    from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
 
 import torch
 from harness import ODD_VALUES, fuzz_files, joined, mutate_json, mutate_tensors, told, workplace
+from small_models import small_checkpoint
 
 FILES = (storage.CONFIG, checkpoint.SOURCE_VOCAB, checkpoint.TARGET_VOCAB, "model-00001-of-00001.safetensors", storage.LOG)
 RECORDS = (
@@ -38,15 +38,13 @@ FORBIDDEN = ("exec", "compile", "import", "pickle.", "marshal.", "subprocess.", 
 
 def make_model(folder: Path, inverse: bool) -> None:
     """Write a model."""
-    vocabularies = Vocabulary((b"a", b"b\xff"), (2, 1)), Vocabulary((b"x", "é".encode(), b"UNK"), (3, 2, 1))
-    read, predicted = reversed(vocabularies) if inverse else vocabularies
-    model = RNNEncoderDecoder(ModelConfig(len(read), len(predicted), hidden=2, embedding=1, maxout=1, rank=1))
-    initialise(model, 1, paper=False)
+    made = small_checkpoint(hidden=2, words=2)
+    if inverse:
+        made = replace(made, src_vocab=made.tgt_vocab, tgt_vocab=made.src_vocab, inverse=True, factors=(None, 0))
     figures = {"loss": 1.5, "perplexity": 2.5}
     training = {"steps": 3, "passes": 0.5, "best_step": 2, "inputs": ["table.gz"], "held_out": figures}
-    factors = (None, 0 if inverse else None)
     folder.mkdir()
-    checkpoint.save(checkpoint.Checkpoint(model, *vocabularies, (0.1, 0.0), training, "", inverse, factors), str(folder))
+    checkpoint.save(replace(made, training=training), str(folder))
     (folder / storage.LOG).write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
 
 

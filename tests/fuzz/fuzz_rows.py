@@ -88,12 +88,11 @@ def check_block(data: bytes, n_scores: int, factors: Factors) -> None:
     assert [line for line, _, error in found.bad if told(error)] == bad
     assert found.values(n_scores).tolist() == values
     for phrases, factor, side in ((found.src, factors[0], "source"), (found.tgt, factors[1], "target")):
-        plain = [b" ".join(chosen(word, factor) for word in phrase.split(b" ")) for phrase in phrases]
+        plain = [
+            phrase if factor is None else b" ".join(word.split(b"|")[factor] for word in phrase.split(b" "))
+            for phrase in phrases
+        ]
         assert list(select_factor(phrases, factor, side)) == plain
-
-
-def chosen(word: bytes, factor: int | None) -> bytes:
-    return word if factor is None else word.split(b"|")[factor]
 
 
 def check_factors(phrase: bytes) -> None:
