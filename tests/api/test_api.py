@@ -28,9 +28,7 @@ def test_scores_and_unknown_words_are_those_of_the_command(model: pr.Model, mode
     written = [line.split(b"\t") for line in run("score", "-m", model_dir, stdin=lines.encode()).out.splitlines()]
     np.testing.assert_allclose(log_p, [float(columns[0]) for columns in written], rtol=1e-6)
     assert [int(columns[1]) for columns in written] == unknown.tolist()
-
-
-def test_text_and_bytes_and_odd_blanks_are_the_same_phrase(model: pr.Model) -> None:
+    # text and bytes and odd blanks are the same phrase
     assert model.score(["the house"], ["das haus"]) == model.score([b" the  house "], [b"das haus"])
     assert model.score([], []).shape == (0,)
 
@@ -67,9 +65,6 @@ def test_what_is_not_a_phrase_is_an_error(model: pr.Model, sources: list[str]) -
     for call in (lambda: model.score(sources, ["das"]), lambda: model.generate(sources), lambda: model.embed(sources)):
         with pytest.raises(pr.RowError):
             call()
-
-
-def test_a_pair_has_a_source_and_a_target(model: pr.Model) -> None:
     with pytest.raises(ValueError, match="2 sources and 1 targets"):
         model.score(["the", "house"], ["das"])
 
@@ -88,15 +83,12 @@ def test_annotated_tables_are_the_command_s(model_dir: str, run: Run, tmp_path: 
 
 def test_errors_of_annotate(model_dir: str, tmp_path: Path) -> None:
     (tmp_path / "bad").write_bytes(b"a ||| b ||| \n")
-    with pytest.raises(pr.InputError, match=r"bad:1: the score field is empty"):
-        pr.annotate(tmp_path / "bad", model_dir, tmp_path / "out")
-    with pytest.raises(pr.ModelError, match="none: no such model directory"):
-        pr.annotate(tmp_path / "bad", tmp_path / "none", tmp_path / "out")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(pr.ModelError):
-        pr.annotate(tmp_path / "bad", tmp_path / "empty", tmp_path / "out")
-    with pytest.raises(pr.OptionError):
-        pr.annotate(tmp_path / "bad", model_dir, tmp_path / "out", device="tpu")
+    for model, device, error, told in (
+        (model_dir, "cpu", pr.InputError, r"bad:1: the score field is empty"),
+        (tmp_path / "none", "cpu", pr.ModelError, "none: no such model directory"), (model_dir, "tpu", pr.OptionError, "tpu"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=told):
+            pr.annotate(tmp_path / "bad", model, tmp_path / "out", device=device)
     assert not (tmp_path / "out").exists()
 
 
@@ -132,10 +124,8 @@ def test_a_training_replaces_nothing_that_it_reads_or_makes(
 def lm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lm")
     (folder / "text").write_text("the house is small\nthe small house\na house is a house\n" * 20)
-    summary = pr.train_lm(
-        folder / "text", folder / "lm", order=3, embedding=4, hidden=6, batch_size=16, max_steps=10, threads=1, shortlist=5,
-        held_out=0,
-    )  # fmt: skip
+    sizes = {"order": 3, "embedding": 4, "hidden": 6, "batch_size": 16, "shortlist": 5}
+    summary = pr.train_lm(folder / "text", folder / "lm", max_steps=10, threads=1, held_out=0, **sizes)
     assert (summary["steps"], summary["held_out"]) == (10, None)
     return folder / "lm"
 
@@ -144,10 +134,8 @@ def test_sentences_are_scored_as_the_command_does(lm: Path, run: Run, monkeypatc
     monkeypatch.setattr("phrase_rescore.lm.scorer._SENTENCES", 2)
     model, sentences = pr.load_lm(lm), ["the house", "a  zebra", ""]
     log_p = model.score(sentences)
-    rows = [
-        line.split(b"\t") for line in run("score-lm", "-m", lm, stdin="\n".join([*sentences, ""]).encode()).out.splitlines()
-    ]
-    np.testing.assert_allclose(log_p, [float(row[0]) for row in rows], rtol=1e-6)
+    written = run("score-lm", "-m", lm, stdin="\n".join([*sentences, ""]).encode()).out.splitlines()
+    np.testing.assert_allclose(log_p, [float(line.split(b"\t")[0]) for line in written], rtol=1e-6)
     by_word = model.score_words(sentences)
     assert [len(found) for found in by_word] == [3, 3, 1]
     np.testing.assert_allclose([found.sum() for found in by_word], log_p)

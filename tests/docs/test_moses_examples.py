@@ -196,24 +196,17 @@ def test_two_models_several_runs_batch_mira_and_a_baseline_tuned_again(site: Sit
 @pytest.mark.parametrize(("settings", "named"), [
     ({"MOSES": ""}, "MOSES"), ({"WORK": "work"}, "WORK=work"), ({"TUNE": "/a b/dev"}, "TUNE=/a b/dev"),
     ({"MOSES": "/none"}, "/none/bin/moses"), ({"TGT": "de"}, "{}/dev.de"), ({"INI": "{}/relative.ini"}, "{}/relative.ini:4"),
-    ({"TUNER": "pro"}, "TUNER=pro"), ({"RUNS": "0"}, "RUNS=0"),
+    ({"TUNER": "pro"}, "TUNER=pro"), ({"RUNS": "0"}, "RUNS=0"), ({}, "{}/moses/bin/kbmira"),
 ])  # fmt: skip
 def test_settings_that_are_refused(site: Site, settings: dict[str, str], named: str) -> None:
     relative = "# path=here\n[feature]\nKENLM path=/lm\nPhraseDictionaryMemory name=T path=phrase-table.gz\n"
     (site.folder / "relative.ini").write_text(relative)
+    if not settings:
+        Path(named.format(site.folder)).unlink()
     done = site.run(**{name: value.format(site.folder) for name, value in settings.items()})
     assert done.returncode in (1, 2)
     assert done.stderr.startswith(f"run.sh: {named.format(site.folder)}")
     assert site.log() == []
-
-
-@pytest.mark.parametrize("name", OF_TUNING)
-def test_programs_of_tuning_are_asked_for_before_training(site: Site, name: str) -> None:
-    program = site.folder / "moses" / "bin" / name
-    program.unlink()
-    done = site.run()
-    assert (done.returncode, site.log()) == (1, [])
-    assert str(program) in done.stderr
 
 
 def call(folder: Path, script: str, *args: object) -> subprocess.CompletedProcess[str]:

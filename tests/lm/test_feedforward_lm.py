@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from small_models import disturb_weights
 
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, initialise
 from phrase_rescore.nn.storage import numbers_of
@@ -16,11 +17,8 @@ SIZES = LanguageModelSizes(vocabulary=11, order=4, embedding=4, hidden=5, output
 @pytest.fixture(params=[False, True], ids=["untied", "tied"])
 def model(request: pytest.FixtureRequest) -> FeedforwardLM:
     made = FeedforwardLM(replace(SIZES, tied=request.param))
-    initialise(made, 1, paper=False, unigram=[-float(i) for i in range(11)])
-    with torch.no_grad():
-        for name, weight in made.named_weights():
-            if name.startswith("b"):
-                weight += torch.randn(weight.shape, generator=torch.Generator().manual_seed(len(weight)))
+    initialise(made, 1, paper=False, unigram=[-i / 4 for i in range(11)])
+    disturb_weights(made, 2, 0.3)
     return made
 
 

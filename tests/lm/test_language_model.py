@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from nplm_reader import NplmModel
+from small_models import disturb_weights
 
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.errors import ModelError, RescoreError
@@ -16,32 +17,20 @@ from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, initial
 from phrase_rescore.lm.nplm import write_nplm
 
 WORDS = Vocabulary((b"the", b"house", "maïs".encode(), b"\xff\r", b"</S>", b"&quot;"), (9, 5, 3, 2, 1, 1))
-
-
 SIZES = {"vocabulary": 8, "order": 7, "embedding": 5, "hidden": 12, "output": 9}
 
 
-def small(order: int = 7, tied: bool = False) -> LanguageModel:
-    model = FeedforwardLM(LanguageModelSizes(len(WORDS), order, 5, 12, 5 if tied else 9, tied))
+def small(tied: bool = False) -> LanguageModel:
+    model = FeedforwardLM(LanguageModelSizes(**SIZES | ({"output": 5, "tied": True} if tied else {})))
     initialise(model, 4, paper=False, unigram=np.log(np.arange(1, 9) / 36).tolist())
-    with torch.no_grad():
-        for name, weight in model.named_weights():
-            if name.startswith("b_"):
-                weight += torch.randn(weight.shape, generator=torch.Generator().manual_seed(2)) * 0.3
+    disturb_weights(model, 2, 0.3)
     return LanguageModel(model.requires_grad_(False), WORDS, 0.25, {"steps": 3})
 
 
 @pytest.fixture
 def lm_dir(tmp_path: Path) -> Path:
-    path = tmp_path / "lm"
-    path.mkdir()
-    save(small(), str(path))
-    return path
-
-
-def edited(directory: Path, **entries) -> None:
-    config = json.loads((directory / "config.json").read_text())
-    (directory / "config.json").write_text(json.dumps(config | entries))
+    save(small(), str(tmp_path))
+    return tmp_path
 
 
 def test_what_is_saved_is_what_is_loaded(lm_dir):
@@ -67,14 +56,15 @@ def test_a_tied_model_is_saved_without_output_embeddings(tmp_path):
     ({"activation": "tanh"}, 'activation "tanh", but this version of phrase-rescore knows "rectifier"'),
     ({"unk_share": None}, "'unk_share' is missing or not a number from 0 to 1"),
     ({"unk_share": 1.5}, "'unk_share' is missing"),
-    ({"sizes": {"vocabulary": 9, "order": 7, "embedding": 5, "hidden": 12, "output": 9}}, "8 ids where config.json says 9"),
+    ({"sizes": SIZES | {"vocabulary": 9}}, "8 ids where config.json says 9"),
     ({"sizes": SIZES | {"order": 1}}, "sizes.order is 1, but an n-gram has at least 2 words"),
     ({"sizes": SIZES | {"tied": True}}, "sizes.tied, but sizes.output is not sizes.embedding"),
     ({"sizes": SIZES | {"output": 5, "tied": True}}, "tensor G: config.json says no such tensor"),
     ({"sizes": SIZES | {"tied": 1}}, "sizes.tied is 1, not true or false"),
 ])  # fmt: skip
 def test_what_contradicts_itself_is_refused(lm_dir, entries, message):
-    edited(lm_dir, **entries)
+    config = lm_dir / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | entries))
     with pytest.raises(ModelError, match=message) as raised:
         load(str(lm_dir))
     assert str(raised.value).count("the model is damaged") <= 1

@@ -3,26 +3,14 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from small_models import language_model
 
-from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.errors import ModelError
 from phrase_rescore.lm import scorer as ngram_scorer
-from phrase_rescore.lm.checkpoint import LanguageModel
-from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, Ngrams, initialise
+from phrase_rescore.lm.network import Ngrams
 from phrase_rescore.lm.scorer import NgramScorer
 
-SIZES = LanguageModelSizes(vocabulary=9, order=4, embedding=5, hidden=8, output=6)
-
-
-def small() -> LanguageModel:
-    model = FeedforwardLM(SIZES)
-    initialise(model, 3, paper=False, unigram=[-1.0] * 9)
-    return LanguageModel(
-        model.requires_grad_(False), Vocabulary(tuple(b"abcdefg"[i : i + 1] for i in range(7)), (1,) * 7), 0.0, {}
-    )
-
-
-LM = small()
+LM = language_model(tuple(b"abcdefg"[i : i + 1] for i in range(7)))
 ROWS = st.tuples(*[st.integers(0, 9)] * 3, st.integers(0, 8))  # a context, in which words may be missing, and a word
 
 
@@ -48,7 +36,7 @@ def test_sharing_changes_nothing(rows, contexts):
 
 
 def test_scores_that_are_not_finite_are_no_scores():
-    lm = small()
+    lm = language_model()
     lm.model.U.data *= 1e30
     lm.model.W.data *= 1e30
     with pytest.raises(ModelError, match="the language model's scores are not finite"):

@@ -71,10 +71,9 @@ def test_a_page_that_asks_nobody_for_anything(made, annotated):
     assert len(page) < 3_000_000
     outside = re.sub(r"<script.*?</script>", "", page, flags=re.S)
     assert not re.findall(r"(?:src|href)\s*=\s*['\"](?!#|data:)", outside)
-    assert "@import" not in page
-    assert len(re.findall(r"<script>", page)) == 1  # one bundle
-    assert "connect-src" not in page  # nothing is let through beyond default-src 'none'
+    assert page.count("<script>") == 1  # one bundle
     assert "default-src 'none'" in page
+    assert not any(word in page for word in ("@import", "connect-src"))  # nothing is let through beyond that
     assert outside.count("</h2>") == 6
     assert "phrase-rescore report " in page
 
@@ -108,12 +107,6 @@ def test_a_table_that_is_not_annotated_is_scored_on_a_sample(plain, model_dir, r
     assert "The table has no score of a model: a sample was" in (tmp_path / "r.html").read_text("utf-8")
 
 
-def test_scores_of_another_model_are_told(annotated, make_model, run, tmp_path):
-    result = run("report", annotated, "-m", make_model(logits={b"das": 2.0}), "-o", tmp_path / "r.html")
-    assert result.status == 0
-    assert "warning: The table’s scores are of another model (rnn-encoder-decoder|" in result.err
-
-
 def test_an_inverse_model_compares_no_targets(plain, run, tmp_path):
     table = tmp_path / "small"
     table.write_bytes(b"\n".join(table_rows(30)) + b"\n")
@@ -139,14 +132,12 @@ def test_the_model_s_own_column_is_not_taken_for_phi(plain, model_dir, run, tmp_
     os.remove(f"{out}.columns.json")
     found = run("report", out, "-m", model_dir, "-o", tmp_path / "r.html").last_line
     assert found.startswith(f"phrase-rescore: error: {out}: column 3 has the scores of this model")
-    assert f"{out}.columns.json" in found
-    assert "--phi-column" in found
     assert run("report", out, "-m", model_dir, "--phi-column", 2, "-o", tmp_path / "r.html").status == 0
 
 
 def test_what_cannot_be_read(annotated, model_dir, run, tmp_path):
     (tmp_path / "bad").write_bytes(b"das ||| the ||| 1 1 1 1\ndas ||| the ||| 1 1\n")
-    result = run("report", tmp_path / "bad", "-m", model_dir, "-o", tmp_path / "r.html")
+    result = run("report", tmp_path / "bad", "-m", model_dir)
     assert f"error: {tmp_path / 'bad'}:2: 2 scores" in result.last_line
     result = run("report", annotated, "-m", model_dir, "--phi-column", 9)
     assert (result.status, f"--phi-column 9: {annotated} has 6 score columns" in result.err) == (2, True)
@@ -178,11 +169,10 @@ def test_blocks_do_not_matter(annotated, model_dir, room):
 
 def test_a_sample_has_whole_sources(annotated, model_dir):
     _, some = read(annotated, model_dir, 60)
-    everything = [row.split(b" ||| ")[:2] for row in table_rows()]
     assert 30 < len(some) <= 60
     chosen = set(some.src.tolist())
-    expected = [pair for pair in everything if pair[0] in chosen]
-    assert sorted(zip(some.src, some.tgt, strict=True)) == sorted(map(tuple, expected))
+    expected = [tuple(row.split(b" ||| ")[:2]) for row in table_rows() if row.split(b" ||| ")[0] in chosen]
+    assert sorted(zip(some.src, some.tgt, strict=True)) == sorted(expected)
     assert len(some.starts) == len(chosen)
 
 
@@ -213,8 +203,11 @@ def test_figures_are_those_of_the_rows(annotated, model_dir):
     assert target.rows == sum(not set(row[1].split(b" ")) <= set(TARGET_WORDS) for row in rows)
 
 
-def test_columns_that_only_look_like_those_of_a_model_are_not_used(annotated, model_dir, run, tmp_path):
-    """The model scores the rows again, which gives the same page but for the warnings."""
+def test_columns_of_another_model_and_those_that_only_look_like_a_model_s_are_not_used(
+    annotated, model_dir, make_model, run, tmp_path
+):
+    result = run("report", annotated, "-m", make_model(logits={b"das": 2.0}), "-o", tmp_path / "r.html")
+    assert (result.status, "warning: The table’s scores are of another model (rnn" in result.err) == (0, True)
     alone = tmp_path / "annotated"
     alone.write_bytes(annotated.read_bytes())
     result = run("report", alone, "-m", model_dir, "-o", tmp_path / "r.html")
