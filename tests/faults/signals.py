@@ -7,7 +7,6 @@ the handlers of the command line; SIGKILL ends the process there. Every run is a
 """
 
 import argparse
-import json
 import os
 import random
 import signal
@@ -16,11 +15,12 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable
+from multiprocessing import get_context
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from disturbed import HANGS, IDENTICAL, PACKAGE, Ended, Job, jobs, write_inputs
+from disturbed import HANGS, IDENTICAL, PACKAGE, Job, jobs, write_inputs
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 COMMANDS = ("annotate", "train", "train --overwrite", "train-lm", "train-nmt")
@@ -85,54 +85,27 @@ def lines_of(job: Job) -> list[Line]:
     return [Line(file, number, time) for file, number, times in job.noted(tracer.start, passed) for time in sorted({1, times})]
 
 
-def send(number: signal.Signals) -> None:
-    os.kill(os.getpid(), number)
-
-
-def at(job: Job, line: Line, number: signal.Signals) -> tuple[Ended, str]:
-    """Send the signal there, go on, and say how it ended."""
+def outcome(job: Job, line: Line, number: signal.Signals) -> tuple[int, str]:
+    """Send the signal there, and go on; return the exit status, and ``identical`` or what is wrong."""
     job.fresh()
-    ended = job.run(prepare=Tracer(line, lambda: send(number)).start)
+    ended = job.run(prepare=Tracer(line, lambda: os.kill(os.getpid(), number)).start)
     if ended.status not in (*STATUSES[number], HANGS):
-        return ended, f"status {ended.status}: {ended.last_line}"
-    return ended, ended.breakdown or job.goes_on()
+        return ended.status, f"status {ended.status}: {ended.last_line}"
+    return ended.status, ended.breakdown or job.goes_on()
 
 
-def failures(job: Job, points: list[tuple[Line, signal.Signals]], statuses: Counter[str]) -> list[str]:
-    """Try all points; count how the processes ended, and return what is wrong."""
-    wrong = []
-    for line, number in points:
-        ended, outcome = at(job, line, number)
-        statuses[f"{number.name} {ended.status}"] += 1
-        if outcome != IDENTICAL:
-            wrong.append(f"{job.name}, {number.name} at {line}: {outcome}")
-            print(wrong[-1], file=sys.stderr, flush=True)
-    return wrong
-
-
-def shared_out(folder: Path, name: str, points: list[tuple[Line, signal.Signals]], shares: int) -> dict[str, Any]:
-    """Try the points in ``shares`` processes, each with a folder of its own."""
-    pids = []
-    for share in range(shares):
-        pids.append(os.fork())
-        if pids[-1] == 0:
-            try:
-                own = folder / str(share)
-                job = next(job for job in jobs(folder, own, ROWS) if job.name == name)
-                job.learn()
-                statuses = Counter[str]()
-                wrong = failures(job, points[share::shares], statuses)
-                (folder / f"{share}.json").write_text(json.dumps([statuses, wrong]))
-            finally:
-                os._exit(0)
+def share_of(folder: Path, name: str, points: list[tuple[Line, signal.Signals]], share: int) -> tuple[Counter[str], list[str]]:
+    """Try points in a folder of its own; count how the processes ended, and return what is wrong."""
+    job = next(job for job in jobs(folder, folder / str(share), ROWS) if job.name == name)
+    job.learn()
     statuses, wrong = Counter[str](), []
-    for share, pid in enumerate(pids):
-        os.waitpid(pid, 0)
-        of_share = json.loads((folder / f"{share}.json").read_text())
-        (folder / f"{share}.json").unlink()
-        statuses += Counter(of_share[0])
-        wrong += of_share[1]
-    return {"statuses": statuses, "wrong": wrong}
+    for line, number in points:
+        status, found = outcome(job, line, number)
+        statuses[f"{number.name} {status}"] += 1
+        if found != IDENTICAL:
+            wrong.append(f"{job.name}, {number.name} at {line}: {found}")
+            print(wrong[-1], file=sys.stderr, flush=True)
+    return statuses, wrong
 
 
 def main() -> None:
@@ -155,15 +128,14 @@ def main() -> None:
             points = [point for point in points if str(point[1]).startswith(f"{options.at} ")]
         if options.sample:
             points = random.Random(1).sample(points, options.sample)
-        print(f"{'':20s}{'points':>8s}{'lines':>8s}  exit statuses", flush=True)
         for command in dict.fromkeys(point[0] for point in points):
             chosen = [(line, number) for name, line, number in points if name == command]
-            found = shared_out(folder, command, chosen, options.jobs)
-            wrong += found["wrong"]
-            for number in SIGNALS:
-                lines = [line[:2] for line, other in chosen if other == number]
-                statuses = [f"{k.split()[1]}: {n}" for k, n in sorted(found["statuses"].items()) if k.split()[0] == number.name]
-                print(f"{command:20s}{len(lines):8d}{len(set(lines)):8d}  {number.name} {', '.join(statuses)}", flush=True)
+            with get_context("fork").Pool(options.jobs) as pool:
+                shares = [(folder, command, chosen[i :: options.jobs], i) for i in range(options.jobs)]
+                found = pool.starmap(share_of, shares)
+            statuses = sum((statuses for statuses, _ in found), Counter[str]())
+            wrong += [line for _, lines in found for line in lines]
+            print(f"{command}: {len(chosen)} points; {', '.join(f'{k}: {n}' for k, n in sorted(statuses.items()))}", flush=True)
     print(f"{len(points):,} points, {len(points) - len(wrong):,} identical, {len(wrong):,} not")
     if wrong:
         sys.exit(1)
