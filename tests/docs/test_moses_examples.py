@@ -222,28 +222,20 @@ def scores(path: Path) -> int:
     return len(gzip.decompress(path.read_bytes()).split(b"|||")[2].split())
 
 
-def test_ems_annotates_between_stems(tmp_path: Path, model_dir: str) -> None:
-    (tmp_path / "phrase-table.1.gz").write_bytes(gzip.compress(ROW))
-    done = call(tmp_path, "annotate-phrase-table.sh", "-m", model_dir, "-q", tmp_path / "phrase-table.1", tmp_path / "pruned.1")
-    assert done.returncode == 0, done.stderr
-    assert scores(tmp_path / "pruned.1.gz") == 6
-    stems = tmp_path / "phrase-table.1", tmp_path / "pruned.2"
-    bad = call(tmp_path, "annotate-phrase-table.sh", "-m", tmp_path / "none", *stems)
-    assert bad.returncode == 2
-    assert not (tmp_path / "pruned.2.gz").exists()
-
-
-def test_ems_annotates_factored_tables_by_models_of_their_own(tmp_path: Path, model_dir: str) -> None:
-    for factors in ("0-0", "1,0-2"):
-        (tmp_path / f"t.1.{factors}.gz").write_bytes(gzip.compress(ROW))
+def test_ems_annotates_between_stems_and_factored_tables_by_models_of_their_own(tmp_path: Path, model_dir: str) -> None:
+    for name in ("plain.1", "t.1.0-0", "t.1.1,0-2"):
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(ROW))
     (tmp_path / "t.1.half-f2e.gz").write_bytes(b"no table of a factored model")
-    (tmp_path / "models").mkdir()
-    (tmp_path / "models" / "m.0-0").symlink_to(model_dir)
-    options = "-m", tmp_path / "models" / "m", "-q"
-    done = call(tmp_path, "annotate-phrase-table.sh", *options, tmp_path / "t.1", tmp_path / "out.1")
-    assert done.returncode == 0, done.stderr
-    assert {path.name: scores(path) for path in tmp_path.glob("out.1*.gz")} == {"out.1.0-0.gz": 6, "out.1.1,0-2.gz": 4}
+    (tmp_path / "m.0-0").symlink_to(model_dir)
+    for model, stem in ((model_dir, "plain.1"), (tmp_path / "m", "t.1")):
+        done = call(tmp_path, "annotate-phrase-table.sh", "-m", model, "-q", tmp_path / stem, tmp_path / f"out.{stem}")
+        assert done.returncode == 0, done.stderr
+    found = {path.name: scores(path) for path in tmp_path.glob("out.*.gz")}
+    assert found == {"out.plain.1.gz": 6, "out.t.1.0-0.gz": 6, "out.t.1.1,0-2.gz": 4}
     assert f"{tmp_path}/t.1.1,0-2.gz" in done.stderr
+    bad = call(tmp_path, "annotate-phrase-table.sh", "-m", tmp_path / "none", tmp_path / "plain.1", tmp_path / "bad.1")
+    assert bad.returncode == 2
+    assert not (tmp_path / "bad.1.gz").exists()
 
 
 @pytest.mark.parametrize(("options", "named"), [
