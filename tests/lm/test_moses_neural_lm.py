@@ -14,13 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import Run
-from moses_harness import ARPA, Candidate, decode, ini_text, run_program
+from moses_harness import Candidate, decode, ini_text, run_program
 from nplm_reader import NplmModel
 
 pytestmark = [pytest.mark.moses, pytest.mark.slow]
 
 WORDS = [f"w{i}" for i in range(40)]
 UNKNOWN = [f"z{i}" for i in range(5)]  # to the network
+ARPA = "\\data\\\nngram 1=3\nngram 2=1\n\n\\1-grams:\n-1\t<unk>\n-99\t<s>\t0\n-1\t</s>\n\n\\2-grams:\n-1\t<s> </s>\n\n\\end\\\n"
 SIZES = ["--order", "7", "--embedding", "12", "--hidden", "24"]
 
 

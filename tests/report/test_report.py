@@ -206,7 +206,7 @@ def test_figures_are_those_of_the_rows(annotated, model_dir):
 def test_columns_of_another_model_and_those_that_only_look_like_a_model_s_are_not_used(
     annotated, model_dir, make_model, run, tmp_path
 ):
-    result = run("report", annotated, "-m", make_model(logits={b"das": 2.0}), "-o", tmp_path / "r.html")
+    result = run("report", annotated, "-m", make_model(logits={b"das": 2.0}), "-o", tmp_path / "other.html")
     assert (result.status, "warning: The table’s scores are of another model (rnn" in result.err) == (0, True)
     alone = tmp_path / "annotated"
     alone.write_bytes(annotated.read_bytes())

@@ -8,9 +8,6 @@ from pathlib import Path
 
 from phrase_rescore.moses.hypotheses import Derivation, read_entries
 
-# A language model that takes no side
-ARPA = "\\data\\\nngram 1=3\nngram 2=1\n\n\\1-grams:\n-1\t<unk>\n-99\t<s>\t0\n-1\t</s>\n\n\\2-grams:\n-1\t<s> </s>\n\n\\end\\\n"
-
 
 def found_decoder(value: str) -> Path:
     """The decoder that MOSES_BIN names: the program itself, the folder it is in, or the installation.
