@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from typing import get_type_hints
 
 import numpy as np
 
 from phrase_rescore.errors import InputError
 from phrase_rescore.evaluation.corpora import Segments, read_lines, segments_of
-from phrase_rescore.evaluation.metrics import Counts, EvaluationSettings, Metric, sacrebleu_version
+from phrase_rescore.evaluation.metrics import Counts, EvaluationSettings
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.outputs import atomic_output, gzip_member
 from phrase_rescore.moses.tokenizer import sacremoses_version
@@ -58,7 +59,7 @@ class Basis:
         scored = settings.tokenization, settings.detokenize, settings.lowercase
         by = None if settings.detokenize is None else sacremoses_version()
         return cls(
-            len(references[0]), len(references), sha256, *scored, settings.signatures(len(references)), sacrebleu_version(), by
+            len(references[0]), len(references), sha256, *scored, settings.signatures(len(references)), version("sacrebleu"), by
         )
 
     def names(self) -> list[str]:
@@ -75,11 +76,6 @@ class OutputStatistics:
 
     def __len__(self) -> int:
         return self.basis.segments
-
-    @classmethod
-    def of(cls, output: Segments, metrics: Mapping[str, Metric], basis: Basis) -> OutputStatistics:
-        """Count an output by metrics that have their references."""
-        return cls(basis, {name: metric.counts(output) for name, metric in metrics.items()})
 
 
 def write_statistics(path: str, statistics: OutputStatistics) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -25,11 +24,6 @@ METRICS = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}  # and what sacrebleu 
 _UNSPACED = {"zh": "zh", "ja": "char"}  # 13a finds no words in them
 
 Counts = NDArray[np.float64]  # (segments, width), as sacrebleu lays them out
-
-
-def sacrebleu_version() -> str:
-    """Return the version of sacrebleu that is installed."""
-    return version("sacrebleu")
 
 
 class Metric:

@@ -124,8 +124,6 @@ def evaluate(
     read_paths = [("--set", path) for files in sets for path in files.paths()]
     check_apart([*read_paths, ("--source", source)], [("--statistics", out)])
     _check(sets, settings, out)
-    if settings.examples and len(systems) < 2:
-        raise OptionError("--examples compares systems with a baseline; name two systems")
     if source is not None and not (settings.examples and len(sets) == 1):
         raise OptionError("--source is for the examples of one set; give --examples N and one --set, or leave --source out")
     read = [ReadSet(files, settings) for files in sets]
@@ -143,8 +141,8 @@ def _check(sets: Sequence[SetFiles], settings: EvaluationSettings, statistics: s
     for name, n in Counter(files.name for files in sets).items():
         if n > 1:
             raise OptionError(f"two sets are called '{name}'; give each another name")
-    if settings.examples and "bleu" not in settings.metrics:
-        raise OptionError("--examples takes segments by their BLEU; add bleu to --metrics")
+    if settings.examples and ("bleu" not in settings.metrics or not any(len(files.systems) > 1 for files in sets)):
+        raise OptionError("--examples compares the BLEU of systems; name two systems of a set, and bleu in --metrics")
     if settings.detokenize is not None:
         check_language("--detokenize", settings.detokenize)
     if statistics == "-":

@@ -1,12 +1,13 @@
 """The files of a set, read: outputs as text or as statistics, what does not go together, and what misleads."""
 
 from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
 from itertools import chain
 
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.evaluation.corpora import USAGE, Segments, SetFiles, check_lines, read_lines, segments_of
 from phrase_rescore.evaluation.counts import Basis, OutputStatistics, read_output
-from phrase_rescore.evaluation.metrics import EvaluationSettings, sacrebleu_version
+from phrase_rescore.evaluation.metrics import EvaluationSettings
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.messages import printable
 from phrase_rescore.moses.text import look, mismatch
@@ -67,7 +68,7 @@ class ReadSet:
         if basis.references_sha256 != self.basis.references_sha256:
             hint = "figures against different references cannot be compared"
             raise InputError(name, f"counted against other references than {display_name(self.files.paths()[0])}", hint)
-        versions = {"sacrebleu": sacrebleu_version(), "sacremoses": settings.detokenize and sacremoses_version()}
+        versions = {"sacrebleu": version("sacrebleu"), "sacremoses": settings.detokenize and sacremoses_version()}
         for program, installed in versions.items():
             if (used := getattr(basis, program)) != installed:
                 by = f"made with {program} {printable(str(used))}"
@@ -101,7 +102,9 @@ class ReadSet:
         for path in chain.from_iterable(self.files.systems.values()):
             on_output()
             if path not in counted:
-                counted[path] = OutputStatistics.of(self.texts[path], metrics, self.basis)
+                counted[path] = OutputStatistics(
+                    self.basis, {name: metric.counts(self.texts[path]) for name, metric in metrics.items()}
+                )
         return {system: [counted[path] for path in paths] for system, paths in self.files.systems.items()}
 
     def read_source(self, path: str) -> Segments:

@@ -14,18 +14,15 @@ from phrase_rescore.moses.ini import read_weights
 Values = Mapping[bytes, Sequence[float]]  # of labels
 
 
-def _no_weight(label: bytes) -> RowError:
-    hint = f"name it in the file of --weights, '{printable(label)}= 0' to leave it out of the totals"
-    return RowError(f"no weight of the feature {printable(label)}", hint)
-
-
 def weighted_total(features: Values, weights: Values, missing: Counter[bytes] | None = None) -> float:
     """Return Σ weight · value. Raises RowError for a feature without its weights, but counts sparse ones in ``missing``."""
     total, hint = 0.0, "is this the file of weights of this list?"
     for label, values in features.items():
         if (given := weights.get(label)) is None:
             if missing is None or b"_" not in label or len(values) != 1:
-                raise _no_weight(label)
+                name = printable(label)
+                zero = f"name it in the file of --weights, '{name}= 0' to leave it out of the totals"
+                raise RowError(f"no weight of the feature {name}", zero)
             missing[label] += 1
             continue
         if len(given) != len(values):

@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 from conftest import Run
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.significance import PairedTest
 
 from phrase_rescore.evaluation.corpora import SetFiles
 from phrase_rescore.evaluation.metrics import METRICS, EvaluationSettings, Metric
@@ -107,13 +105,8 @@ def test_p_of_the_bootstrap_is_the_command_s(run: Run, files: dict[str, str]) ->
 
 def test_a_system_against_itself(run: Run, files: dict[str, str]) -> None:
     """sacrebleu counts only differences larger than 0: p 1/201, which a reader takes for significant."""
-    lines = Path(files["base"]).read_text("utf-8").splitlines()
-    metric = BLEU(tokenize="none", references=[Path(files["ref"]).read_text("utf-8").splitlines()])
-    for kind in ("bs", "ar"):
-        _, scores = PairedTest([("a", lines), ("b", lines)], {"BLEU": metric}, None, kind, 200)()
-        assert scores["BLEU"][1].p_value == 1 / 201, "sacrebleu has changed: say so in significance"
     copy = Path(files["base"] + ".copy")
-    copy.write_text("\n".join(lines) + "\n", "utf-8")
+    copy.write_bytes(Path(files["base"]).read_bytes())
     found = cells(scored(run, "--set", "dev", files["ref"], f"a={files['base']}", f"b={copy}", *SAMPLES))
     for cell in found["b"].values():
         assert (cell["difference"], cell["p_bootstrap"], cell["p_randomization"]) == (0, 1, 1)
@@ -250,13 +243,6 @@ def test_the_tables_and_their_notes(run: Run) -> None:
     notes = dict(line.removeprefix("- ").split(": ", 1) for line in text.removeprefix(TEXT).splitlines())
     assert list(notes) == list(NOTES)
     assert all(note in notes[name] for name, note in NOTES.items()), notes
-
-
-@pytest.mark.usefixtures("layout")
-def test_one_system_alone_has_no_noise_to_tell_of(run: Run) -> None:
-    alone = run("evaluate", "--set", "dev", "ref", "base=half", "--metrics", "bleu").out.decode()
-    assert "noise" not in alone
-    assert "against" not in alone
 
 
 @pytest.mark.usefixtures("layout")

@@ -6,8 +6,6 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.significance import _paired_ar_test
 
 from phrase_rescore.evaluation import significance
 from phrase_rescore.evaluation.significance import Noise, pooled, randomization_p_values
@@ -76,24 +74,6 @@ def test_the_seed_and_nothing_else_decides(monkeypatch: pytest.MonkeyPatch) -> N
     assert p(1) == first != p(2)
     monkeypatch.setattr(significance, "_ROOM", 700)  # 7 trials at a time
     assert p(1) == first
-
-
-@pytest.mark.slow
-def test_one_run_each_is_sacrebleu_s_paired_test() -> None:
-    rng = np.random.default_rng(8)
-    words = ["a", "b", "c", "d"]
-    reference = [" ".join(rng.choice(words, 12)) for _ in range(60)]
-    outputs = [
-        [" ".join(w if rng.random() > noise else "x" for w in line.split()) for line in reference] for noise in (0.2, 0.25)
-    ]
-    metric = BLEU(tokenize="none", references=[reference])
-    statistics = [metric._extract_corpus_statistics(output, None) for output in outputs]
-    info = {"BLEU": (statistics[0], metric._aggregate_and_compute(statistics[0]))}
-    expected = _paired_ar_test(info, "b", outputs[1], None, {"BLEU": metric}, 10_000, seed=1)[1]["BLEU"].p_value
-    a, b = (np.array([output], float) for output in statistics)
-    [found] = randomization_p_values([a], [b], [lambda sums: metric._compute_score_from_stats(sums).score], 10_000, seed=1)
-    assert 0.01 < expected < 0.5
-    assert found == pytest.approx(expected, abs=0.02)
 
 
 def test_runs_by_hand() -> None:

@@ -16,7 +16,6 @@ import pytest
 from conftest import Run
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sacrebleu.metrics.bleu import BLEU
 
 from phrase_rescore.errors import InputError
 from phrase_rescore.evaluation.counts import Basis, OutputStatistics, parse_statistics, write_statistics
@@ -76,23 +75,6 @@ def same(one: OutputStatistics, other: OutputStatistics) -> bool:
 
 def lines_of(path: str) -> list[str]:
     return gzip.decompress(Path(path).read_bytes()).decode().split("\n")
-
-
-def columns(path: str) -> dict[str, list[float]]:
-    """Read a file as anybody might, with nothing but the standard library."""
-    _, names, *rows = lines_of(path)[:-1]
-    return dict(zip(names.split("\t"), (list(map(float, column)) for column in zip(*(row.split("\t") for row in rows)))))  # noqa: B905
-
-
-def test_bleu_by_hand(run: Run, here: Path) -> None:
-    of = columns(write(run, "ref", "base"))
-    length, expected = sum(of["bleu.sys_len"]), sum(of["bleu.ref_len"])
-    logs = []
-    for n in range(1, 5):
-        logs.append(math.log(sum(of[f"bleu.correct_{n}"]) / sum(of[f"bleu.total_{n}"])))
-    bleu = 100 * min(1.0, math.exp(1 - expected / length)) * math.exp(sum(logs) / 4)
-    lines = {name: Path(name).read_text("utf-8").split("\n")[:-1] for name in ("ref", "base")}
-    assert bleu == pytest.approx(BLEU(tokenize="none").corpus_score(lines["base"], [lines["ref"]]).score, rel=1e-12)
 
 
 def test_the_first_line(run: Run, here: Path) -> None:
@@ -193,7 +175,6 @@ def refused(run: Run, status: int, *args: str) -> str:
 REFUSED = {  # arguments, status, and what the message names; base.gz and the others have statistics
     "two systems": ("--set a ref x=base y=one --statistics new", 2, ["--statistics"]),
     "two runs": ("--set a ref x=base,one --statistics new", 2, ["--statistics"]),
-    "two sets": ("--set a ref x=base --set b ref x=one --statistics new", 2, ["--statistics"]),
     "standard output": ("--set a ref x=base --statistics -", 2, ["--statistics -"]),
     "an input": ("--set a ref x=base --statistics base --overwrite", 2, ["--set base", "--statistics base"]),
     "another reference": ("--set a ref2 x=base.gz", 1, ["base.gz: ", "ref2"]),
@@ -201,13 +182,11 @@ REFUSED = {  # arguments, status, and what the message names; base.gz and the ot
     "a reference more": ("--set a x=base.gz,run1.gz", 1, ["run1.gz: ", "base.gz"]),
     "another length": ("--set a short x=base.gz", 1, ["base.gz: 25 lines", "short has 1"]),
     "text without a reference": ("--set a x=base", 2, ["'a' has no reference", "base"]),
-    "some text without a reference": ("--set a x=base.gz y=one", 2, ["'a' has no reference", "one"]),
     "statistics as a reference": ("--set a base.gz x=one", 2, ["base.gz", "'a'"]),
     "no counts of a metric": ("--set a x=two", 1, ["two: ", "TER is not used there", "--metrics"]),
     "detokenized": ("--set a x=fr", 1, ["fr: ", "--detokenize is fr there and not used here"]),
     "not detokenized": ("--set a x=two --detokenize fr --metrics bleu", 1, ["two: ", "--detokenize is not used there and fr"]),
     "lower case": ("--set a x=lc", 1, ["lc: ", "BLEU is nrefs:1|case:lc|", "case:mixed", "--lowercase"]),
-    "lower case, with a reference": ("--set a ref x=lc", 1, ["lc: ", "--lowercase"]),
     "another tokenization": ("--set a x=lc --tokenize 13a --lowercase", 1, ["lc: ", "tok:13a", "--tokenize"]),
 }
 
@@ -262,7 +241,6 @@ def test_other_versions_are_allowed_and_said(run: Run, here: Path, program: str)
 
 DAMAGE: dict[str, Callable[[list[str]], list[str]]] = {
     "cut off": lambda rows: rows[:10],
-    "cut off after the first line": lambda rows: rows[:1],
     "a line too many": lambda rows: [*rows, rows[-1]],
     "a negative number": lambda rows: replaced(rows, 5, 3, "-1"),
     "a column too few": lambda rows: [*rows[:4], rows[4].rpartition("\t")[0] + "\n", *rows[5:]],
@@ -274,7 +252,6 @@ DAMAGE: dict[str, Callable[[list[str]], list[str]]] = {
     "no signatures": lambda rows: headed(rows, signatures={}),
     "signatures of numbers": lambda rows: headed(rows, signatures={"BLEU": 1}),
     "an older version": lambda rows: headed(rows, version=1),
-    "a newer version": lambda rows: headed(rows, version=3),
 }
 
 
@@ -302,9 +279,9 @@ def test_damage_is_one_line(run: Run, written: Path, tmp_path: Path, damage: Cal
 def good() -> bytes:
     references = [("a b c d", "le chat dort", "")]
     settings = EvaluationSettings()
-    output = ("a b d", "le chat", "x")
-    counted = OutputStatistics.of(output, settings.make_metrics(references), Basis.of(references, settings))
-    return as_bytes(counted)
+    metrics = settings.make_metrics(references).items()
+    counts = {name: metric.counts(("a b d", "le chat", "x")) for name, metric in metrics}
+    return as_bytes(OutputStatistics(Basis.of(references, settings), counts))
 
 
 def as_bytes(counted: OutputStatistics) -> bytes:
