@@ -62,6 +62,7 @@ def test_an_ini_that_fits_its_files(run: Run, folder: Path) -> None:
         ("LM0= 1", "LM0= 1 1", 12, "LM0 has 2 weights but num-features=1 (line 8); "),
         ("order=3", "order=3 oov-feature=1", 12, "LM0 has 1 weight but num-features=2 (line 8); "),
         ("0 T 0", "0 T 1", 6, "no line of [mapping] uses TM0"),
+        ("PhraseDictionaryM", "PhraseDictionaryGroup name=G members=TM0\nPhraseDictionaryM", 6, ""),
         ("Memory name=TM0 num-features=4 path={0}/table.gz", "OnDisk name=TM0 num-features=4 path={0}/bin", 6, ""),
         ("PhraseDictionaryMemory name=TM0 num-features=4 path={0}/table.gz", "ProbingPT name=TM0 num-features=4 path={0}/bin",
          6, "TM0 has num-features=4, but its table has 6 score columns; "),

@@ -67,6 +67,7 @@ REFUSED = {  # an ini, what is found in a line of it
     "a classifier of all": (ini(f"{T}\nVWFeatureTargetPhraseScores name=V"), "V reads the scores of TM0"),
     "leave one out": (ini(f"{T}\nVW name=V path=v leave-one-out-from=TM0"), "V reads the scores of TM0"),
     "not used": (ini(f"{T}\n{U}", "TM0= 1 1 1 1\nTM1= 1 1 1 1", "0 T 1"), "no line of [mapping] uses TM0"),
+    "used to generate": (ini(mapping="0 G 0"), "no line of [mapping] uses TM0"),
     **{section: (ini(more=f"{section}\nLM0= 1"), f"{section} in place of other sections") for section in (
         "[weight-overwrite]", "[feature-overwrite]", "[feature-name-overwrite]", "[alternate-weight-setting]")},
 }  # fmt: skip
@@ -111,6 +112,7 @@ def test_without_a_sidecar_the_last_columns_are_new_as_asked_for(run: Run, table
         status, out, err = call(run, table, ini(), "--columns", wrong)
         assert (status, out) == (1, "")
         assert f"--columns {wrong}, but TM0 has num-features=4; give --columns 2 if" in err
+    assert call(run, table, ini(T.replace("=4", "=5"), "TM0= 1 1 1 1 1"), "--columns", 2)[:2] == (1, ""), "one is"
     status, out, err = call(run, table, ini(), "--columns", 6)
     assert (status, out) == (2, "")
     assert "--columns 6 would leave none" in err

@@ -345,6 +345,7 @@ def test_small_weights_of_two_models() -> None:
 
 
 @pytest.mark.parametrize(("more", "columns", "ranges"), [
+    ("num-features=2", [SCORE, SCORE, ScoreColumn(3, 1, 1)], "0..1,0..1,-1..1"),
     ("num-features=6", [*[SCORE] * 5, COUNT, SCORE, ScoreColumn(8, 1, 1)], "0..1,0..1,0..1,0..1,0..1,-1..1,0..1,-1..1"),
     ("num-features=4 tuneable-components=1,0,False,true", [*[SCORE] * 5, COUNT], "0..1,0..1,0..1,-1..1"),
 ])  # fmt: skip
@@ -352,9 +353,9 @@ def test_options_for_other_programs(more: str, columns: list[ScoreColumn], range
     """A second model's columns, factors; ranges leave out what cannot be tuned."""
     line = f"PhraseDictionaryMemory name=TM path=a input-factor=0,2 output-factor=0,1,2 {more}"
     said = "\n".join(hints(Ini(f"[feature]\n{line}\n".encode()).find_table(), columns))
-    n = len(columns)
+    n, rank = len(columns), 1 if "=2" in more else 2
     assert f"--range=TM:{ranges}\n" in said
-    for fact in (f"-nscores {n} -rankscore 2,", f"CreateOnDiskPt 2 3 {n} 100 2", f"--num-scores {n},"):
+    for fact in (f"-nscores {n} -rankscore {rank},", f"CreateOnDiskPt 2 3 {n} 100 {rank}", f"--num-scores {n},"):
         assert fact in said
 
 

@@ -49,9 +49,12 @@ def test_vectors_are_those_of_the_model(run: Run, model_dir: str, phrases: list[
 def test_an_inverse_and_factored_model_reads_that_factor_of_targets(run: Run, model_dir: str, tmp_path: Path) -> None:
     forward = load(model_dir)
     inverse = replace(forward, src_vocab=forward.tgt_vocab, tgt_vocab=forward.src_vocab, inverse=True, factors=(3, 1))
+    inverse = replace(inverse, unk_shares=(0.1, 0.0))
     (tmp_path / "model").mkdir()
     save(inverse, str(tmp_path / "model"))
-    found = columns(run("embed", "-m", tmp_path / "model", stdin=b"a|old\nb|the c|house\n").out)
+    done = run("embed", "-m", tmp_path / "model", stdin=b"a|old\nb|the c|house\n")
+    assert "no target word was unknown" in done.err
+    found = columns(done.out)
     assert [row[0] for row in found] == [b"old", b"the house"]
     expected = PhraseEncoder(forward).vectors([b"old", b"the house"])
     np.testing.assert_allclose(np.array([row[1:] for row in found], float), expected, atol=ROUNDING)
