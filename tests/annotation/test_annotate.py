@@ -17,6 +17,8 @@ from moses_readers import ALL_READERS, mert_accepts
 from oracle import log_prob
 from safetensors.numpy import load_file
 
+from phrase_rescore import AnnotateObserver, ModelError, annotate
+
 ROW = b"the house ||| das haus ||| 0.5 0.25 1 6.1e-05 ||| 0-0 1-1 ||| 3 2 1 ||| |||\n"
 TABLE = (
     b"a\xff old ||| alt ||| 0.5 0.25 1 6.1e-05 ||| 1-0 ||| 3 2 1 ||| |||\n"
@@ -388,6 +390,19 @@ def test_damaged_input_leaves_out_untouched(run: Run, model_dir: str, tmp_path: 
     assert result.status == 1
     assert result.last_line == f"phrase-rescore: OUTPUT IS INCOMPLETE: {result.out.count(ROW[:10])} rows"
     assert result.out.count(ROW[:10]) > 0
+
+
+def test_a_model_that_changes_during_the_run(make_model: MakeModel, table: Path, tmp_path: Path) -> None:
+    table.write_bytes(ROW * 100)
+    model, other = Path(make_model()), Path(make_model(SOURCE_WORDS[::-1]))
+
+    def replace(statistics: object) -> None:
+        if other.exists():
+            model.rename(f"{model}.before")
+            other.rename(model)
+
+    with pytest.raises(ModelError, match=f"{model}: the model has changed since annotation began"):
+        annotate(table, model, tmp_path / "out", jobs=1, block_rows=1, observer=AnnotateObserver(on_block=replace))
 
 
 def test_expect_rows(run: Run, model_dir: str, table: Path, tmp_path: Path) -> None:

@@ -203,6 +203,24 @@ def test_a_bad_model_is_one_line(run: Run, make_model: MakeModel, good: Path, co
     assert listing(good.parent) == before
 
 
+@pytest.mark.parametrize("command", USERS)
+def test_a_model_that_is_replaced_while_it_is_read(run, make_model, good, monkeypatch, command) -> None:
+    """The other model has the same sizes, so that only a comparison tells."""
+    model, other = Path(make_model()), Path(make_model(SOURCE_WORDS[::-1]))
+    read = Path.read_bytes
+
+    def then_replaced(path: Path) -> bytes:
+        data = read(path)
+        if path == model / "config.json" and other.exists():
+            model.rename(f"{model}.before")
+            other.rename(model)
+        return data
+
+    monkeypatch.setattr(Path, "read_bytes", then_replaced)
+    line = line_of(run(*filled(USERS[command], model=model, good=good, out=good.parent / "out"), stdin=b"the\tdas\n"))
+    assert line.startswith(f"{model} changed while it was read; ")
+
+
 @pytest.mark.parametrize("fault", ["locked file", "locked directory"])
 def test_no_permission_to_read_a_model(run: Run, make_model: MakeModel, good: Path, fault: str) -> None:
     model = Path(make_model())

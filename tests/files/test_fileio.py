@@ -6,22 +6,17 @@ import io
 import lzma
 import os
 import random
-import re
 import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
-from unittest import mock
+from typing import NamedTuple
 
 import pytest
 import zstandard
-from hypothesis import assume, example, given
-from hypothesis import strategies as st
 
 from phrase_rescore.errors import InputError, OptionError
-from phrase_rescore.files import inputs
-from phrase_rescore.files.inputs import count_rows, display_name, input_size, open_input, read_blocks
+from phrase_rescore.files.inputs import count_rows, display_name, input_size, open_input
 from phrase_rescore.files.outputs import atomic_output, gzip_member
 
 
@@ -84,17 +79,6 @@ def test_cut_off_anywhere_is_an_error_that_names_the_file(tmp_path: Path, codec:
             read_all(written(tmp_path, whole + whole[:end]))
 
 
-@pytest.mark.slow
-@codecs
-def test_long_file_cut_off_is_an_error_after_its_good_part(tmp_path: Path, codec: Codec) -> None:
-    data = random.Random(2).randbytes(3_000_000)
-    path = written(tmp_path, codec.compress(data)[:-1_000_000])
-    with open_input(str(path)) as stream:
-        assert stream.read(1000) == data[:1000]
-        with pytest.raises(InputError, match=r"the compressed file is cut off; make or copy it again$"):
-            stream.read()
-
-
 @codecs
 def test_no_damaged_byte_changes_or_shortens_the_content(tmp_path: Path, codec: Codec) -> None:
     """A flipped byte is an error that names the file, or does not matter (a time stamp), in either of two members."""
@@ -132,13 +116,6 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, compress: Callable[[byt
     with open_input("-") as stream:
         assert stream.read() == ROWS
     assert not raw.closed
-
-
-def test_damaged_standard_input_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(gzip.compress(ROWS)[:-3]))))
-    with open_input("-") as stream, pytest.raises(InputError) as caught:
-        stream.read()
-    assert str(caught.value) == "<stdin>: the compressed file is cut off; make or copy it again"
     assert display_name("-") == "<stdin>"
     assert input_size("-") is None
 
@@ -160,60 +137,6 @@ def test_progress_is_in_bytes_of_the_file(tmp_path: Path, codec: Codec) -> None:
 def test_count_rows(tmp_path: Path, data: bytes, rows: int) -> None:
     assert count_rows(str(written(tmp_path, data))) == rows
     assert count_rows(str(written(tmp_path, gzip.compress(data)))) == rows
-
-
-class Dribble(io.RawIOBase):
-    """Gives some bytes at a time, as a slow pipe does."""
-
-    def __init__(self, data: bytes, most: int) -> None:
-        self._stream, self._most = io.BytesIO(data), most
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        data = self._stream.read(min(self._most, len(buffer)))
-        buffer[: len(data)] = data
-        return len(data)
-
-
-def lines_of(data: bytes) -> list[bytes]:
-    return re.findall(rb"[^\n]*\n|[^\n]+", data)
-
-
-def cut(data: bytes, rows: int, size: int) -> list[bytes]:
-    """Cut row by row: a block ends with the row by which it has so many rows or bytes."""
-    blocks, block = list[bytes](), b""
-    for row in lines_of(data):
-        block += row
-        if block.count(b"\n") == rows or (len(block) >= size and row.endswith(b"\n")):
-            blocks.append(block)
-            block = b""
-    return blocks + [block] * bool(block)
-
-
-@given(
-    st.lists(st.sampled_from([b"a", b"bcd", b"\n", b"\r", b"\x85", b"\xe2\x80\xa8"])).map(b"".join), st.integers(1, 4),
-    st.integers(1, 9), st.integers(1, 9), st.integers(1, 12),
-)  # fmt: skip
-@example(b"bcdbcd\naaaa\n", 4, 4, 5, 12)  # its bytes are there before the end of its row
-def test_blocks_are_cut_by_rows_and_bytes_however_the_bytes_come(
-    data: bytes, rows: int, size: int, at_once: int, longest: int
-) -> None:
-    assume(at_once <= longest)  # as CHUNK is less than LONGEST_ROW
-    too_long = next((line for line, row in enumerate(lines_of(data), 1) if len(row) > longest), None)
-    with mock.patch.multiple(inputs, BLOCK_BYTES=size, LONGEST_ROW=longest):
-        blocks = read_blocks(io.BufferedReader(Dribble(data, at_once), 1), rows)
-        if too_long:
-            with pytest.raises(InputError) as caught:
-                list(blocks)
-            assert caught.value.line == too_long
-            return
-        found = list(blocks)
-    assert [block.data for block in found] == cut(data, rows, size)
-    assert [block.number for block in found] == list(range(len(found)))
-    assert [block.first_row for block in found] == [1 + sum(b.n_rows for b in found[:i]) for i in range(len(found))]
-    assert [row for block in found for row in block.rows()] == [row.removesuffix(b"\n") for row in lines_of(data)]
 
 
 @pytest.mark.parametrize("data", [b"", ROWS, ROWS * 1000])

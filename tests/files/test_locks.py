@@ -70,33 +70,6 @@ def test_a_file_that_its_holder_takes_away_is_not_a_lock(tmp_path: Path, monkeyp
         assert files[-1] == name.stat().st_ino
 
 
-@pytest.mark.slow
-def test_one_lock_at_a_time(tmp_path: Path) -> None:
-    """Eight processes add 1 to a number 40 times each, with the lock or not at all."""
-    script = """
-import sys
-from phrase_rescore.errors import OptionError
-from phrase_rescore.files.locks import locked
-done = 0
-while done < 40:
-    try:
-        with locked(sys.argv[1], ""):
-            with open(sys.argv[1]) as stream:
-                number = int(stream.read())
-            with open(sys.argv[1], "w") as stream:
-                stream.write(str(number + 1))
-            done += 1
-    except OptionError:
-        pass
-"""
-    number = tmp_path / "number"
-    number.write_text("0")
-    processes = [subprocess.Popen([sys.executable, "-c", script, str(number)]) for _ in range(8)]
-    assert [process.wait() for process in processes] == [0] * 8
-    assert number.read_text() == "320"
-    assert os.listdir(tmp_path) == ["number"]
-
-
 def test_without_flock_a_file_that_names_somebody_is_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(handle: int, how: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
