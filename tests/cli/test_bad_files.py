@@ -242,20 +242,3 @@ def test_a_model_that_cannot_be_saved_leaves_nothing(model_dir: str, tmp_path: P
     assert str(caught.value).startswith(f"cannot write {tmp_path}/model: ")
     assert "; " in str(caught.value)
     assert listing(tmp_path) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("size", "leftovers"), [(1000, []), (30_000, ["model.pairs", "model.training"])])
-def test_training_on_a_disk_that_fills(run: Run, tmp_path: Path, size: int, leftovers: list[str]) -> None:
-    """Sorting fails first, with more room the state."""
-    (tmp_path / "pairs.tsv").write_bytes(b"".join(b"s%d\tt%d\n" % (i, i) for i in range(200)))
-    with files_of_at_most(size):
-        line = line_of(run("train", tmp_path / "pairs.tsv", "-m", tmp_path / "model", "--max-steps", 2, "--threads", 1, "-q"))
-    assert "; " in line
-    if leftovers:
-        assert line.startswith(f"{tmp_path}/model.training: the state of step 2 cannot be saved (")
-        assert not list((tmp_path / "model.training").glob("*.json"))
-    else:
-        assert line.startswith("cannot write in ")
-        assert line.endswith(": File too large; name a directory with more room with --scratch")
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*leftovers, "pairs.tsv"])

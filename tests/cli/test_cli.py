@@ -128,15 +128,6 @@ def test_the_default_model_is_what_train_writes(warm_python: str, tmp_path: Path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["phrase-rescore-model", "phrase-rescore-model.pairs", "table"]
 
 
-def test_module_and_script_are_the_same() -> None:
-    script = Path(sys.executable).with_name("phrase-rescore")
-    if not script.exists():
-        pytest.skip("the console script is not installed beside this interpreter")
-    ways = [script], [sys.executable, "-m", "phrase_rescore"]
-    of_script, of_module = (subprocess.run([*way, "--help"], capture_output=True, check=True).stdout for way in ways)
-    assert of_script == of_module
-
-
 @pytest.mark.parametrize(
     "error", [MemoryError(), RuntimeError("[enforce fail at alloc_cpu.cpp:120] DefaultCPUAllocator: can't allocate memory: …")]
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files.paths import check_apart, files_of, is_stream
+from phrase_rescore.files.paths import check_apart, is_stream
 
 
 @pytest.fixture(autouse=True)
@@ -61,12 +61,6 @@ def test_what_would_be_destroyed_is_refused_with_both_options(
 ])  # fmt: skip
 def test_what_may_be_named_twice(reads: dict[str, str], writes: dict[str, str], replaced: dict[str, str]) -> None:
     check_apart(reads.items(), writes.items(), replaced.items())
-
-
-def test_a_file_of_a_model_is_read() -> None:
-    with pytest.raises(OptionError, match="a file of -m model/config.json and -o model/config.json are the same"):
-        check_apart(files_of("-m", "model"), [("-o", "model/config.json")])
-    assert files_of("-m", "none") == []
 
 
 def run(code: str, stdout: str) -> str:
