@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-import random
 import re
 import statistics
 import subprocess
@@ -13,30 +12,13 @@ from typing import Any
 
 import pytest
 from conftest import Run
+from random_outputs import changed, sentences, write_lines
 
 from phrase_rescore.evaluation.corpora import SetFiles
 from phrase_rescore.evaluation.metrics import METRICS, EvaluationSettings, Metric
 from phrase_rescore.evaluation.run import evaluate
 
-# fmt: off
-WORDS = ["le", "la", "les", "un", "une", "de", "d&apos;", "l&apos;", "chat", "Chien", "maison", "petite", "a", ",", "dort"]
-# fmt: on
 SAMPLES = ["--samples", "200"]
-
-
-def sentences(seed: int, n: int) -> list[list[str]]:
-    rng = random.Random(seed)
-    return [[*rng.choices(WORDS, k=rng.randint(3, 14)), "."] for _ in range(n)]
-
-
-def changed(lines: list[list[str]], share: float, seed: int) -> list[list[str]]:
-    rng = random.Random(seed)
-    return [[rng.choice(WORDS) if rng.random() < share else word for word in line] for line in lines]
-
-
-def write(path: Path, lines: list[list[str]]) -> str:
-    path.write_text("".join(" ".join(line) + " \n" for line in lines), "utf-8")  # the decoder's last blank too
-    return str(path)
 
 
 @pytest.fixture
@@ -45,7 +27,7 @@ def files(tmp_path: Path) -> dict[str, str]:
     reference = sentences(1, 60)
     texts = {"ref": reference, "ref2": changed(reference, 0.2, 2), "base": changed(reference, 0.3, 3)}
     texts |= {"better": changed(reference, 0.27, 4)} | {f"run{n}": changed(reference, 0.2 + n / 100, 4 + n) for n in (1, 2, 3)}
-    return {name: write(tmp_path / name, lines) for name, lines in texts.items()}
+    return {name: write_lines(tmp_path / name, lines) for name, lines in texts.items()}
 
 
 def command(words: list[str]) -> str:

@@ -5,7 +5,6 @@ import gzip
 import hashlib
 import json
 import math
-import random
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,41 +15,24 @@ import pytest
 from conftest import Run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_outputs import WORDS, changed, sentences, write_lines
 
 from phrase_rescore.errors import InputError
 from phrase_rescore.evaluation.counts import Basis, OutputStatistics, parse_statistics, write_statistics
 from phrase_rescore.evaluation.metrics import EvaluationSettings
 
-WORDS = ["le", "la", "chat", "Chien", "été", "l&apos;", "dort", "a", ",", "ici", "東京"]
 SAMPLES = ["--samples", "50"]
-
-
-def text(path: Path, lines: Sequence[Sequence[str]]) -> str:
-    path.write_text("".join(" ".join(line) + "\n" for line in lines), "utf-8")
-    return str(path)
-
-
-def sentences(seed: int, n: int) -> list[list[str]]:
-    rng = random.Random(seed)
-    return [[*rng.choices(WORDS, k=rng.randint(0, 9)), "."] for _ in range(n)]
-
-
-def changed(lines: list[list[str]], seed: int, share: float = 0.3) -> list[list[str]]:
-    rng = random.Random(seed)
-    return [[rng.choice(WORDS) if rng.random() < share else word for word in line if rng.random() > 0.1] for line in lines]
 
 
 def make_texts(folder: Path) -> None:
     """Write references, one system of one run and one of three."""
     reference = sentences(1, 25)
     reference[3] = []  # an empty segment
-    text(folder / "ref", reference)
-    text(folder / "ref2", changed(reference, 2))
-    text(folder / "ref3", changed(reference, 3))
-    for seed, name in enumerate(("base", "one", "run1", "run2", "run3"), 10):
-        lines = changed(reference, seed)
-        lines[7] = []
-        text(folder / name, lines)
+    write_lines(folder / "ref", reference)
+    for seed, name in enumerate(("ref2", "ref3", "base", "one", "run1", "run2", "run3"), 10):
+        lines = changed(reference, 0.3, seed)
+        lines[7] = lines[7] if name.startswith("ref") else []
+        write_lines(folder / name, lines)
 
 
 @pytest.fixture
@@ -79,13 +61,14 @@ def lines_of(path: str) -> list[str]:
 
 def test_the_first_line(run: Run, here: Path) -> None:
     head = json.loads(lines_of(write(run, "ref,ref2", "base", "--lowercase", "--metrics", "ter,bleu"))[0])
+    scored = (Path("ref").read_bytes() + Path("ref2").read_bytes()).replace(b" \n", b"\n")
     signatures = head.pop("signatures")
     assert list(signatures) == ["BLEU", "TER"]
     assert signatures["BLEU"].startswith("nrefs:2|case:lc|eff:no|tok:none|smooth:exp|version:")
     assert head.pop("sacrebleu") == signatures["BLEU"].rpartition(":")[2]
     assert head == {
         "format": "phrase-rescore segment statistics", "version": 2, "segments": 25, "references": 2,
-        "references_sha256": hashlib.sha256(Path("ref").read_bytes() + Path("ref2").read_bytes()).hexdigest(),
+        "references_sha256": hashlib.sha256(scored).hexdigest(),
         "tokenize": "none", "detokenize": None, "lowercase": True, "sacremoses": None,
     }  # fmt: skip
 
