@@ -10,8 +10,9 @@ def test_phrases_take_blanks_as_they_come() -> None:
     assert PhraseReader("source")(b"  the   house \r\n") == b"the house"
     assert PairReader()(b" the  house\t das Haus \r\n") == (b"the house", b"das Haus")
     assert PairReader()(b"the house||| das \t Haus ||| 0.5 ||| 0-0\n") == (b"the house", b"das Haus"), "||| before the tab"
-    with pytest.raises(RowError, match="no phrase pair"):
-        PairReader()(b"a b\n")
+    for line in (b"a b\n", b"a\tb\tc\n"):
+        with pytest.raises(RowError, match="no phrase pair"):
+            PairReader()(line)
 
 
 @pytest.mark.parametrize(("line", "told"), [
