@@ -92,8 +92,6 @@ class HeldOut(Smallest):
 
 
 class _GrowingRagged:
-    """The two files of a ``Ragged``."""
-
     def __init__(self, path: str, stack: contextlib.ExitStack) -> None:
         self._append_ids = stack.enter_context(growing_array(f"{path}.ids.npy", np.int32))
         self._append_offsets = stack.enter_context(growing_array(f"{path}.offsets.npy", np.int64))
@@ -114,7 +112,6 @@ class _GrowingRagged:
 def _encode(
     directory: str, pairs: SortedPairs, vocabularies: Vocabularies, held: Container[bytes], progress: Progress
 ) -> PairNumbers:
-    """Write the arrays, and count what is in them."""
     with contextlib.ExitStack() as stack:
         arrays = {key: _GrowingRagged(os.path.join(directory, ".".join(key)), stack) for key in product(_PARTS, _SIDES)}
         for block in pairs:

@@ -128,7 +128,6 @@ def _is_short(pair: bytes, max_length: int) -> bool:
 
 
 def _keep(result: SortedPairs, chunks: Iterable[bytes], min_count: int, max_length: int | None) -> None:
-    """Write the pairs to keep, and count the others."""
     with open(result.path, "wb") as stream:
         for totals in _totals(chunks, min_count > 1):
             short = list(totals) if max_length is None else [pair for pair in totals if _is_short(pair, max_length)]
@@ -136,10 +135,6 @@ def _keep(result: SortedPairs, chunks: Iterable[bytes], min_count: int, max_leng
             result.too_long += len(totals) - len(short)
             result.left_out += len(short) - len(kept)
             stream.writelines(pair + b"\n" for pair in kept)
-
-
-def _no_room(scratch: str, error: OSError) -> RescoreError:
-    return RescoreError(f"cannot write in {scratch}: {error.strerror}; {_MORE_ROOM}")
 
 
 def scratch_name(scratch: str, owner: str) -> str:
@@ -173,5 +168,5 @@ def sorted_pairs(
             try:
                 _keep(result, chunks, min_count, max_length)
             except OSError as error:
-                raise _no_room(scratch, error) from None
+                raise RescoreError(f"cannot write in {scratch}: {error.strerror}; {_MORE_ROOM}") from None
         yield result

@@ -181,7 +181,10 @@ def refuse_swapped(name: str, seen: Counts, vocabs: Vocabularies, model: str = "
     """
     known, shares = [vocab.ids.keys() for vocab in vocabs], list[tuple[float, float]]()
     for i, counts in enumerate(seen):
-        words = {word: n for word, n in counts.items() if not (word in known[0] and word in known[1]) and _has_letter(word)}
+        words = dict[bytes, int]()
+        for word, n in counts.items():
+            if not (word in known[0] and word in known[1]) and any(map(str.isalpha, word.decode("utf-8", "ignore"))):
+                words[word] = n
         total = sum(words.values())
         own, other = (sum(n for word, n in words.items() if word not in known[side]) for side in (i, 1 - i))
         if total < _TELLING or own <= MOSTLY * total or other >= own / 2:
@@ -191,10 +194,6 @@ def refuse_swapped(name: str, seen: Counts, vocabs: Vocabularies, model: str = "
     unknown = f"{src:.0%} of the source and {tgt:.0%} of the target words are unknown to {model}"
     found = f"source and target seem swapped: {unknown}, with the sides swapped {src_other:.0%} and {tgt_other:.0%}"
     raise InputError(name, found, "swap them, or name a model of this direction with -m")
-
-
-def _has_letter(word: bytes) -> bool:
-    return any(map(str.isalpha, word.decode("utf-8", "ignore")))
 
 
 def coverage(counts: Counter[bytes], vocab: Vocabulary, factor: int | None) -> dict[str, int]:

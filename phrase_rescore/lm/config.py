@@ -20,19 +20,13 @@ class Text(Checked):
 
 @dataclass(frozen=True)
 class LanguageModelNetwork(Checked):
-    """The sizes of the network."""
+    """The sizes of the network, and its weights before the first step."""
 
     order: int = ranged(7, Whole(2, 100))  # words of an n-gram
     embedding: int = ranged(256, LAYER_SIZES)
     hidden: int = ranged(512, LAYER_SIZES)  # first layer
     output: int | None = ranged(None, LAYER_SIZES)  # second layer, and output embeddings of their own; None: the input's serve
     paper_initialisation: bool = False
-
-
-@dataclass(frozen=True)
-class TextStart:
-    """The weights before the first step."""
-
     init_from: str | None = None  # a model directory
 
 
@@ -52,7 +46,6 @@ class LanguageModelConfig(Settings):
     text: Text = field(default_factory=Text)
     network: LanguageModelNetwork = field(default_factory=LanguageModelNetwork)
     regularization: Regularization = field(default_factory=Regularization)
-    start: TextStart = field(default_factory=TextStart)
     recipe: Recipe = field(default_factory=lambda: Recipe(learning_rate=2e-3, batch_size=1024, usual_epochs=15.0))
 
 

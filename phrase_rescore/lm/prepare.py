@@ -137,7 +137,6 @@ def _chunks(text: Array, hashes: Array, limit: int) -> Iterator[tuple[Array, NDA
 
 
 def _encode(folder: str, text: Array, hashes: Array, limit: int, new_ids: Array, vocab: Vocabulary, empty: int) -> TextNumbers:
-    """Write both parts in the ids of the vocabulary, and count what is in them."""
     content = [hashlib.blake2b(digest_size=16), hashlib.blake2b(digest_size=16)]
     counts = np.zeros((2, 3), np.int64)  # of each part: ids, EOS, UNK
     with ExitStack() as stack:

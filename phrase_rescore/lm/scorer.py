@@ -94,7 +94,6 @@ class NgramScorer:
         return SentenceScores(self.log_probs(ngrams), text.offsets[:-1], text.ids == UNK)
 
     def _hidden(self, contexts: NDArray[np.int64]) -> Tensor:
-        """Return h_2 of distinct contexts: (m, R)."""
         model = self._model
         E = model.config.embedding
         h_1 = model.b_1.expand(len(contexts), -1).clone()

@@ -112,7 +112,7 @@ def train_text(inputs: Sequence[str], model_dir: str, config: LanguageModelConfi
     """Train log p(word | the words before it) on all inputs; write and return the model. Raises RescoreError."""
     config = on_this_machine(config)
     text, network, recipe, device = config.text, config.network, config.recipe, config.machine.device
-    init_from = config.start.init_from
+    init_from = network.init_from
 
     def check_start() -> None:
         if init_from:
@@ -137,6 +137,6 @@ def train_text(inputs: Sequence[str], model_dir: str, config: LanguageModelConfi
         return LanguageModel(task.module.to("cpu"), store.vocab, store.numbers.unk, summary)
 
     source = TextSource(inputs, model_dir, text)
-    identity = config.identity(network, config.regularization, config.start) | {"shortlist": text.shortlist}
+    identity = config.identity(network, config.regularization) | {"shortlist": text.shortlist}
     steps = task, model, load, save, init_from, check_start
     return train(Training(config, source, identity, _SUMMARIZED, *steps, warns_if_short=False), model_dir, observer)

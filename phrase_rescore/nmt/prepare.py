@@ -38,11 +38,6 @@ def _read_bitext(source: str, target: str, on_read: Progress | None = None) -> G
                 raise InputError(display_name(short), f"has {lines:,} lines, and {display_name(long)} has more", hint)
             if not src:
                 return
-            yield _block(src, tgt)
-
-
-def _block(src: Sequence[bytes], tgt: Sequence[bytes]) -> PairBlock:
-    """Return the pairs of lines of both sides that have words."""
-    sides = [[b" ".join(words(row.rstrip(b"\r\n"))) for row in rows] for rows in (src, tgt)]
-    kept = [pair for pair in zip(*sides, strict=True) if all(pair)]
-    return PairBlock([source for source, _ in kept], [target for _, target in kept])
+            phrases = [[b" ".join(words(row.rstrip(b"\r\n"))) for row in rows] for rows in (src, tgt)]
+            kept = [pair for pair in zip(*phrases, strict=True) if all(pair)]
+            yield PairBlock([source for source, _ in kept], [target for _, target in kept])

@@ -222,6 +222,5 @@ class Stack(nn.Module):
         return after
 
     def _by_layer(self, state: State) -> list[State]:
-        """Return the state of each layer, the lowest one first."""
         n = len(state) // len(self.layers)
         return [state[place : place + n] for place in range(len(state) - n, -1, -n)]

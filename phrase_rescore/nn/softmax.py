@@ -72,7 +72,6 @@ def _is_safe(mass: Tensor) -> bool:
 
 
 def _logits_of(targets: Tensor, g: Tensor, G_l: Tensor, b: Tensor) -> Tensor:
-    """Return the logit of each row's target: (n,)."""
     return (g * G_l[targets]).sum(1) + b[targets]
 
 

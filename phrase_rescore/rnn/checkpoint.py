@@ -74,7 +74,6 @@ class Checkpoint:
 
 
 def _entries(cell: str, layers: int, encoder: str) -> dict[str, Any]:
-    """Return what config.json says of a structure."""
     cells = CELLS[cell]
     direction, order = ("bidirectional", "forward") if encoder == "bidirectional" else ("forward", encoder)
     return {
@@ -84,7 +83,6 @@ def _entries(cell: str, layers: int, encoder: str) -> dict[str, Any]:
 
 
 def _structure_of(entries: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the structure that entries of config.json describe; None if it is unknown."""
     found = json.dumps({side: entries.get(side) for side in ("encoder", "decoder")}, sort_keys=True)  # text: true is not 1
     for structure in product(CELLS, range(1, int(LAYERS.most) + 1), ENCODERS):
         if json.dumps(_entries(*structure), sort_keys=True) == found:

@@ -43,17 +43,11 @@ class Network(Checked):
 
 
 @dataclass(frozen=True)
-class Start:
-    """The weights before the first step."""
+class Start(Checked):
+    """The weights before the first step, and what steps minimize."""
 
     paper_initialisation: bool = False
     init_from: str | None = None  # a model directory
-
-
-@dataclass(frozen=True)
-class Loss(Checked):
-    """What is minimized."""
-
     # full: over all words; sampled: over drawn ones for most of the run
     softmax: str = ranged("auto", Words(("auto", "full", "sampled")))
 
@@ -66,7 +60,6 @@ class TrainingConfig(Settings):
     phrases: Phrases = field(default_factory=Phrases)
     network: Network = field(default_factory=Network)
     start: Start = field(default_factory=Start)
-    loss: Loss = field(default_factory=Loss)
 
     def override(self, **settings: Any) -> Self:
         """Return the configuration with these settings, and with those that follow from them unless given.
@@ -88,8 +81,7 @@ PRESETS = {
     "default": TrainingConfig(),
     # Cho et al. (2014), section 4.1; the clipped norm of the summed gradient is from the authors' released code
     "paper": TrainingConfig(
-        "paper", network=Network(hidden=1000, maxout=500), start=Start(paper_initialisation=True),
-        loss=Loss(softmax="full"),
+        "paper", network=Network(hidden=1000, maxout=500), start=Start(paper_initialisation=True, softmax="full"),
         recipe=Recipe(
             optimizer="adadelta", learning_rate=1.0, objective="sum", decay=False, warm_up=0.0, batch_size=64, usual_time=0.0
         ),

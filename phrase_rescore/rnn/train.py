@@ -55,7 +55,7 @@ def train_pairs(
             task.module.to("cpu"), *vocabs, store.unk_shares, summary, inverse=phrases.inverse, factors=phrases.factors
         )
 
-    identity = config.identity(config.network, config.start, config.loss)
+    identity = config.identity(config.network, config.start)
     identity |= {"shortlist": config.pairs.shortlist, "inverse": phrases.inverse}
     source, start = phrase_source(inputs, model_dir, config), partial(_check_start, config)
     training = Training(config, source, identity, _SUMMARIZED, partial(make_task, config), model, load, save, init_from, start)
@@ -91,24 +91,14 @@ def make_task(config: TrainingConfig, store: PairStore, listener: Listener) -> P
     unigram = unigram_log_probs(training.tgt.ids, len(predicted), len(training))
     initialise(model, recipe.seed, paper=start.paper_initialisation, unigram=unigram)
     if start.init_from:
-        initialise_from(model, read, predicted, load(start.init_from), listener)
-    softmax = config.loss.softmax
-    sampled = is_sampled(softmax, len(predicted), device)
-    if softmax == "sampled" and not sampled:
-        listener.say(f"the softmax is over all of its {len(predicted):,} words: drawing some would save no time")
+        initialise_from(model, read, predicted, load(start.init_from), listener.say)
+    sampled = is_sampled(start.softmax, len(predicted), device)
     return PairTask(model.to(device), training, held_out, recipe.batch_size, recipe.seed, device, sampled)
 
 
-def initialise_from(
-    model: RNNEncoderDecoder, read: Vocabulary, predicted: Vocabulary, donor: Checkpoint, listener: Listener
-) -> None:
+def initialise_from(model: RNNEncoderDecoder, read: Vocabulary, predicted: Vocabulary, donor: Checkpoint, say: Say) -> None:
     """Copy the donor's weights, which fit; rows of words that it does not know stay."""
-    rows = []
-    for side, own, known in zip(donor.sides, (read, predicted), donor.vocabs, strict=True):
-        rows.append(shared_rows(own, known))
-        n, total = len(rows[-1][0]) - FIRST_WORD, len(own.words)
-        text = f"{side}: {n:,} of {total:,} words start from the other model"
-        listener.say(text if n == total else f"{text}, {total - n:,} at random")
-        if total and not n:
-            listener.warn(f"the other model knows no {side} word of this one; was it for another language?")
+    rows = [shared_rows(own, known) for own, known in zip((read, predicted), donor.vocabs, strict=True)]
+    for side, own, (here, _) in zip(donor.sides, (read, predicted), rows, strict=True):
+        say(f"{side}: {len(here) - FIRST_WORD:,} of {len(own.words):,} words start from the other model")
     copy_weights(model, donor.model, {name: rows[side] for name, side in WORD_ROWS.items()})

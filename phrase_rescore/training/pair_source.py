@@ -109,7 +109,6 @@ class PairSource(Source[PairStore]):
         return store
 
     def _blocks(self, on_read: Progress | None) -> Iterator[PairBlock]:
-        """Read all pairs, in their order; keep the bad rows that are dropped."""
         for group in self._inputs.groups:
             name = display_name(group[0])
 
@@ -121,7 +120,6 @@ class PairSource(Source[PairStore]):
     def _read(
         self, group: Sequence[str], on_read: Progress | None = None, on_bad_row: Callable[..., None] = silent
     ) -> Generator[PairBlock]:
-        """Read the pairs of files that belong together."""
         more = {"on_bad_row": on_bad_row} if self._inputs.drops else {}
         return self._inputs.read(*group, on_read=on_read, **more)
 

@@ -96,12 +96,11 @@ class PairTask(Generic[Network]):
         if parts > 1:
             order = np.lexsort((batch.src.lengths, batch.tgt.lengths))
             cut = [batch.take(np.sort(order[i::parts])) for i in range(parts)]
-        return [Part(pairs, self._seeds((self.seed, step, number), done)) for number, pairs in enumerate(cut)]
-
-    def _seeds(self, seed: tuple[int, ...], done: float) -> tuple[tuple[int, ...] | None, ...]:
-        """Return the seeds of a part, after the share ``done`` of the run."""
-        of_softmax = seed if self.sampled and done < SAMPLED else None
-        return (of_softmax, seed) if self._drops else (of_softmax,)
+        sampled, result = self.sampled and done < SAMPLED, []
+        for number, pairs in enumerate(cut):
+            seed = (self.seed, step, number)
+            result.append(Part(pairs, (seed if sampled else None, *([seed] if self._drops else []))))
+        return result
 
     def loss(self, module: nn.Module, part: Part) -> Tensor:
         """Return the negative log-likelihood of the pairs in nats, a scalar."""

@@ -34,7 +34,7 @@ def check_like(own: object, donor: object, names: Sequence[str]) -> None:
     if other := [name for name in names if getattr(own, name) != getattr(donor, name)]:
         values = {name: getattr(donor, name) for name in other}
         wanted = " ".join(f"--{name} {value}" if value is not None else f"no --{name}" for name, value in values.items())
-        raise OptionError(f"the model to start from has other sizes; train with {wanted}")
+        raise OptionError(f"the model to start from is another network; train with {wanted}")
 
 
 class Source(ABC, Generic[Store]):

@@ -46,7 +46,6 @@ def _crc(state: dict[str, Any]) -> int:
 
 
 def _identity_of(directory: str) -> bytes:
-    """Return device and inode."""
     found = os.stat(directory)
     return b"%d %d\n" % (found.st_dev, found.st_ino)
 

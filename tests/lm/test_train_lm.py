@@ -192,5 +192,5 @@ def test_a_finished_model_trains_on(run: Run, text: Path, tmp_path: Path) -> Non
         torch.testing.assert_close(*rows, atol=1e-6, rtol=0)
     torch.testing.assert_close(old.model.embedding[-1], new.model.embedding[-1], atol=1e-6, rtol=0)
     refused = run(*command(text, tmp_path / "x", "--init-from", str(tmp_path / "lm"), "--hidden", "8", "--output", "5"))
-    found = "the model to start from has hidden 16, not 8, no output, not 5; train with --hidden 16 no --output"
+    found = "the model to start from is another network; train with --hidden 16 no --output"
     assert (refused.status, refused.last_line) == (2, f"phrase-rescore: error: {found}")

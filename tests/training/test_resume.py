@@ -159,14 +159,6 @@ def test_a_sampled_softmax_draws_the_same_words_after_a_resume(training: Trainin
     assert not torch.equal(whole.model.decoder.G_l, full.model.decoder.G_l)
 
 
-def test_a_small_softmax_is_not_sampled_and_says_so(training: Training) -> None:
-    said: list[str] = []
-    small = training.but(softmax="sampled").run(Observer(said.append))
-    words = small.model.config.tgt_vocabulary
-    assert f"the softmax is over all of its {words} words: drawing some would save no time" in said
-    assert small.training["softmax"] == "full"
-
-
 @pytest.mark.parametrize(("kind", "words", "device", "sampled"), [
     ("auto", 6_000, "cpu", True), ("auto", 5_999, "cpu", False), ("auto", 15_002, "cuda:0", False),
     ("sampled", 6_000, "cuda:0", True), ("sampled", 5_999, "cpu", False), ("full", 15_002, "cpu", False),
