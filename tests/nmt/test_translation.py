@@ -142,18 +142,6 @@ def bitext(folder: Path) -> list[str]:
     return [str(folder / "e"), str(folder / "f")]
 
 
-def test_a_model_that_does_not_read_its_source_is_warned_of(tmp_path: Path) -> None:
-    rng, said = np.random.default_rng(1), list[str]()
-    sources = [" ".join(f"s{i}" for i in rng.integers(0, 12, 2)) for _ in range(4000)]
-    (tmp_path / "e").write_text("".join(f"{source} x{i}\n" for i, source in enumerate(sources)))
-    (tmp_path / "f").write_text("".join(f"{source.replace('s', 't')}\n" for source in sources))
-    inputs, options = (tmp_path / "e", tmp_path / "f"), SMALL | {"max_steps": 1, "held_out": 30, "shortlist": 12}
-    training = train_nmt(inputs, tmp_path / "model", observer=Observer(warn=said.append), **options)
-    warning = "the model hardly reads its source: held-out pairs cost nearly the same with other sources"
-    assert f"{warning}; check that the lines of the two files belong together, and train longer" in said
-    assert training["held_out_other_sources"]["loss"] == pytest.approx(training["held_out"]["loss"], rel=0.05)
-
-
 @pytest.mark.slow
 def test_it_learns_a_language(run: Run, tmp_path: Path) -> None:
     model = tmp_path / "nmt"
@@ -207,12 +195,6 @@ def test_a_bitext_has_two_files_of_equal_length(run: Run, tmp_path: Path) -> Non
     with pytest.raises(InputError, match=f"{target}: has {len(lines) - 1} lines, and {source} has more"):
         train_nmt((target, source), model, **SMALL)
     assert not Path(model).exists()
-
-
-@pytest.mark.parametrize("setting", [{"inverse": True}, {"min_count": 2}, {"factors": (0, 0)}, {"softmax": "full"}])
-def test_settings_of_phrases_alone_are_refused(tmp_path: Path, setting: dict[str, object]) -> None:
-    with pytest.raises(TypeError, match=f"no setting '{next(iter(setting))}'"):
-        train_nmt(bitext(tmp_path), tmp_path / "model", **setting)
 
 
 @pytest.fixture

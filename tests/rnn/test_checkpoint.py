@@ -1,7 +1,6 @@
 import json
 import math
 import os
-import stat
 import struct
 
 import pytest
@@ -168,16 +167,6 @@ def test_a_model_on_its_way_to_be_replaced_is_told(model_dir):
     found = f"a run that replaced it was killed; run it again, or give {model_dir.parent}/.model.old its name back"
     with pytest.raises(ModelError, match=f"{model_dir}: no such model directory; {found}"):
         load(str(model_dir))
-
-
-def test_a_model_directory_appears_when_it_is_complete(tmp_path):
-    target = tmp_path / "model"
-    with atomic_directory(str(target)) as directory:
-        save(small_checkpoint(), directory)
-        assert not target.exists()
-    assert os.listdir(tmp_path) == ["model"]
-    load(str(target))
-    assert len({stat.S_IMODE(path.stat().st_mode) for path in target.iterdir()}) == 1
 
 
 def test_a_model_is_replaced_only_when_asked(tmp_path):

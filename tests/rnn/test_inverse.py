@@ -124,11 +124,8 @@ def test_several_models_each_add_their_columns(run: Run, model_dir: str, inverse
     assert both.err.count("phrase-rescore: model: rnn-encoder-decoder|") == 2
 
 
-def test_what_cannot_be_asked_of_several_models(run: Run, model_dir: str, tmp_path: Path) -> None:
+def test_a_model_is_named_once(run: Run, model_dir: str, tmp_path: Path) -> None:
     (tmp_path / "table").write_bytes(TABLE)
     twice = run("annotate", tmp_path / "table", "-m", model_dir, "-m", f"{model_dir}/")
     said = "phrase-rescore: error: -m names the same model twice; name it once\n"
     assert (twice.status, twice.err) == (2, said)
-    unknown = run("annotate", tmp_path / "table", "-m", model_dir, "--features", "score,length")
-    assert unknown.status == 2
-    assert "'length' is not one of score, count" in unknown.err

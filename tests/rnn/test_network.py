@@ -10,14 +10,12 @@ from oracle import log_prob, word_log_probs
 from small_models import by_the_oracle, encoded, phrases_of, random_pairs, scores_of, small_checkpoint, structure, weights
 from structures import every_structure
 
-from phrase_rescore.cli.training import train
 from phrase_rescore.data.ragged import Ragged
-from phrase_rescore.errors import OptionError
 from phrase_rescore.nn.packed import PackedSequences, pack_pairs
 from phrase_rescore.nn.storage import numbers_of
 from phrase_rescore.rnn.checkpoint import load, save
-from phrase_rescore.rnn.config import ENCODERS, PRESETS, TrainingConfig
-from phrase_rescore.rnn.network import CELLS, ModelConfig, RNNEncoderDecoder, initialise
+from phrase_rescore.rnn.config import PRESETS
+from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.rnn.scorer import PhraseEncoder, Scorer
 
 
@@ -96,21 +94,6 @@ def test_parameters_files_and_initial_weights(chosen: dict, tmp_path) -> None:
                 assert torch.allclose(weight @ weight.T, torch.eye(7), atol=1e-5), name
             elif letter.startswith("b"):
                 assert torch.equal(weight, torch.full_like(weight, float(letter == "b_f"))), name
-
-
-@pytest.mark.parametrize(
-    ("chosen", "says"),
-    [({"cell": "elman"}, "cell: .* is not one of gru, lstm, rnn"),
-     ({"encoder": "sideways"}, "encoder: .* is not one of forward, reversed, bidirectional")],
-)  # fmt: skip
-def test_unknown_structures(chosen: dict, says: str) -> None:
-    with pytest.raises(OptionError, match=says):
-        TrainingConfig().override(**chosen)
-
-
-def test_the_command_line_offers_all_of_them() -> None:
-    offered = {option.name: list(option.type.choices) for option in train.params if option.name in ("cell", "encoder")}
-    assert offered == {"cell": list(CELLS), "encoder": list(ENCODERS)}
 
 
 def test_paper_preset_has_the_paper_s_sizes_and_parameter_count():

@@ -49,7 +49,8 @@ def test_a_gpu_learns_as_the_cpu_does(tmp_path: Path, chosen: dict) -> None:
 
 
 @pytest.mark.parametrize(("chosen", "says"), [
-    ({"cell": "lstm"}, "train with --cell gru"), ({"layers": 2, "encoder": "reversed"}, "train with --layers 1 --encoder forward"),
+    ({"cell": "lstm"}, "train with --cell gru"),
+    ({"layers": 2, "encoder": "reversed"}, "train with --layers 1 --encoder forward"),
 ])  # fmt: skip
 def test_a_start_from_another_structure_is_refused(inputs: list[str], tmp_path: Path, chosen: dict, says: str) -> None:
     first = Training((inputs[0],), str(tmp_path / "first"), small())

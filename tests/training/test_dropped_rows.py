@@ -1,8 +1,5 @@
 """Rows that a training leaves out are kept whenever their pairs are."""
 
-import shutil
-from pathlib import Path
-
 import pytest
 from small_trainings import Stopped, small_training
 
@@ -31,16 +28,3 @@ def test_dropped_rows_are_there_when_a_later_run_finds_the_pairs(tmp_path, monke
     with pytest.raises(InputError, match="pairs.tsv:5242"):  # its pairs do not serve where no row may be bad
         training.but(drop_bad_rows=False, overwrite=True).run()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model.dropped", "model.pairs", "pairs.tsv"]
-
-
-def test_what_a_failing_disk_left_in_scratch_goes_with_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pairs are there already, so that this run sorts nothing."""
-    (tmp_path / "scratch").mkdir()
-    options = {"hidden": 4, "embedding": 4, "maxout": 2, "rank": 2, "max_steps": 2}
-    training = small_training(tmp_path, **options, scratch=str(tmp_path / "scratch"))
-    with monkeypatch.context() as patch:
-        patch.setattr(shutil, "rmtree", lambda *args, **options: None)
-        training.run()
-    assert len(list((tmp_path / "scratch").iterdir())) == 1
-    training.but(overwrite=True).run()
-    assert list((tmp_path / "scratch").iterdir()) == []

@@ -1,19 +1,14 @@
 """A training killed at any moment continues to the very same weights."""
 
-import json
 import os
-import random
 import re
-import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import Run
 from permissions import files_of_at_most
-from small_trainings import SIZES, Training, command, files, small_training, write_language
+from small_trainings import SIZES, Training, files, small_training
 
 from phrase_rescore.errors import ModelError, OptionError, RescoreError
 from phrase_rescore.nn import softmax
@@ -23,37 +18,6 @@ from phrase_rescore.training.pair_task import is_sampled
 from phrase_rescore.training.state import TrainingState
 
 pytestmark = pytest.mark.slow
-
-
-def test_kills_change_nothing(tmp_path: Path, warm_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", warm_path)
-    write_language(tmp_path / "pairs.tsv")
-
-    def line(name: str, *more: str) -> list[str]:
-        return command(tmp_path, name, "--threads", "1", *more, program=("phrase-rescore",))
-
-    subprocess.run(line("whole"), check=True, capture_output=True)
-    draw, killed = random.Random(3), 0
-    for sitting in range(20):
-        resumed = ("--resume",) if (tmp_path / "killed.training" / "state.json").exists() else ()
-        process = subprocess.Popen(line("killed", *resumed), stderr=subprocess.PIPE)
-        if sitting < 5:  # wait until it trains, then for a moment of chance's choosing
-            state = tmp_path / "killed.training" / "state.json"
-            before = state.stat().st_mtime_ns if state.exists() else 0
-            while process.poll() is None and not (state.exists() and state.stat().st_mtime_ns > before):
-                time.sleep(0.005)
-            time.sleep(draw.random() * 0.05)
-            process.send_signal(signal.SIGKILL)
-        _, err = process.communicate()
-        killed += process.returncode == -signal.SIGKILL
-        if process.returncode == 0:
-            break
-        assert process.returncode == -signal.SIGKILL, err.decode()
-    assert killed == 5
-    assert files(tmp_path / "killed") == files(tmp_path / "whole")
-    steps = [json.loads(line)["step"] for line in (tmp_path / "killed" / "train.log.jsonl").read_text().splitlines()]
-    assert steps == list(range(4, 201, 4))
-    assert not (tmp_path / "killed.training").exists()
 
 
 @pytest.fixture
@@ -84,11 +48,9 @@ def test_another_run_is_not_resumed(training: Training) -> None:
     for changed, told in (
         (training.but(seed=2), "seed 1 → 2"),
         (training.but(inverse=True), "inverse false → true"),
-        (training.but(softmax="full"), 'softmax "auto" → "full"'),
         (training.but(learning_rate=0.5, patience=3), "learning_rate 0.008 → 0.5"),
         (training.but(max_steps=30, hidden=16, seed=2), "hidden 32 → 16, maxout 16 → 8, seed 1 → 2"),
         (training.but(held_out=10, min_count=2), "held_out 20 → 10, min_count 1 → 2"),
-        (training.but(precision="bf16", cell="lstm"), 'cell "gru" → "lstm", precision "float32" → "bf16"'),
         (training.but(init_from=training.model_dir), ""),
     ):
         with pytest.raises(RescoreError) as caught:
