@@ -86,7 +86,7 @@ def check(name: str, value: object, wanted: Range | Words) -> None:
     if value in wanted:
         return
     if isinstance(value, int) and value.bit_length() > 3 * _LONGEST:  # Python writes no integers of thousands of digits
-        found = "a number of thousands of digits" if value.bit_length() > 10_000 else "a number of so many digits"
+        found = "a number of so many digits"
     else:
         found = shown(repr(value), _LONGEST)
     raise SettingError(name, f"{found} is not {wanted}")

@@ -17,7 +17,7 @@ import cloup
 from click.core import ParameterSource
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files.paths import check_apart, files_of, is_stream, missing_model
+from phrase_rescore.files.paths import check_apart, files_of, is_stream
 from phrase_rescore.messages import shown
 from phrase_rescore.ranges import BYTES, DIGITS, SECONDS, Range, SettingError
 
@@ -61,14 +61,6 @@ class PathName(click.Path):
         raise OptionError(f"{_called(param)}: {message}")
 
 
-class _Model(PathName):
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        path = super().convert(value, param, ctx)
-        if not os.path.isdir(path):
-            self.fail(f"{path}: {missing_model(path)}", param, ctx)
-        return path
-
-
 class _Output(PathName):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = super().convert(value, param, ctx)
@@ -79,7 +71,7 @@ class _Output(PathName):
 
 
 FILE = PathName(exists=True, dir_okay=False, allow_dash=True)  # is read
-MODEL = _Model(file_okay=False)  # a directory that is read
+MODEL = PathName(exists=True, file_okay=False)  # a directory that is read
 NEW_DIRECTORY = PathName(file_okay=False)  # is made, or replaced as a whole
 OUTPUT = _Output(dir_okay=False, readable=False, allow_dash=True)  # a file that takes its name when it is complete
 

@@ -89,13 +89,6 @@ def older_directory(directory: str) -> str | None:
     return old if os.path.isdir(old) and not os.path.lexists(target) else None
 
 
-def missing_model(directory: str) -> str:
-    """Say of what is not a directory that it is not a model, and what to do."""
-    if old := older_directory(directory):
-        return f"no such model directory; a run that replaced it was killed; run it again, or give {old} its name back"
-    return "no such model directory; name one that train, train-lm or train-nmt made"
-
-
 def _identity(path: str, written: bool) -> tuple[object, ...] | None:
     """Return what is equal for two names of one file, there or not yet there; None for devices, which may serve twice."""
     try:

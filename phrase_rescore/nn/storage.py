@@ -19,7 +19,7 @@ from phrase_rescore._version import __version__
 from phrase_rescore.data.vocabulary import SIDES, Vocabulary, format_vocabulary, read_vocabulary
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, lacks_memory, writing
 from phrase_rescore.files.outputs import replace_directory
-from phrase_rescore.files.paths import missing_model
+from phrase_rescore.files.paths import older_directory
 from phrase_rescore.messages import printable
 
 PAIRS, TEXT, BITEXT = "phrase pairs, made by train", "text, made by train-lm", "sentence pairs, made by train-nmt"
@@ -153,7 +153,9 @@ class Config:
     def __init__(self, directory: str) -> None:
         self.path = os.path.join(directory, CONFIG)
         if not os.path.isdir(directory):
-            raise ModelError(f"{directory}: {missing_model(directory)}")
+            old = older_directory(directory)
+            killed = f"; a run that replaced it was killed; run it again, or give {old} its name back" if old else ""
+            raise ModelError(f"{directory}: no such model directory{killed}")
         _check_regular(self.path)
         try:
             config = json.loads(Path(self.path).read_bytes())
