@@ -137,7 +137,7 @@ class Annotator:
         if table.bad and not self.options.drops:
             line, _, error = table.bad[0]
             raise error.at(self.table, line)
-        statistics = self._count(table)
+        statistics = self.count(table)
         columns = [self._columns(scorer, table, statistics) for scorer in scorers]
         for path, text in zip(self.options.scores, block.scores, strict=True):
             numbers = text.split(b"\n")
@@ -145,10 +145,6 @@ class Annotator:
             columns.append(list(map(self.options.columns.given, logs)))
         out = table.write(self.options.columns.replace, list(map(b"".join, zip(*columns, strict=True))))
         return out if self.gzip_level is None else gzip_member(out, self.gzip_level), statistics
-
-    def statistics_of(self, block: Block) -> Statistics:
-        """Count what needs no model, its words first of all, of a block that an interrupted run has done."""
-        return self._count(self.parse(block))
 
     def parse(self, block: Block) -> TableBlock:
         """Cut and check the rows of a block; bad ones are returned apart."""
@@ -161,7 +157,8 @@ class Annotator:
             raise ModelError(f"{model.directory}: the model has changed since annotation began; start again")
         return scorer
 
-    def _count(self, table: TableBlock) -> Statistics:
+    def count(self, table: TableBlock) -> Statistics:
+        """Count what needs no model."""
         s = Statistics(len(table.lines), dropped=len(table.bad))
         s.dropped_rows = [(line, row) for line, row, _ in table.bad]
         if table.lines and (counted := max(0, FIT_ROWS + 1 - table.lines[0])):

@@ -94,7 +94,7 @@ class Record:
         for block in islice(blocks, self._blocks):
             crc = _crc(block, crc)
             if self._misfits is None:
-                self.summary.statistics.add_words(self.annotator.statistics_of(block))
+                self.summary.statistics.add_words(self.annotator.count(self.annotator.parse(block)))
         if crc != self._crc:
             what = "rows or their scores" if self.annotator.options.scores else "rows"
             raise InputError(self.table, f"its first {self.rows_read:,} {what} differ from the interrupted run's", hint)

@@ -36,10 +36,6 @@ class ColumnFormat(Checked):
     features: tuple[str, ...] = FEATURES  # that every model adds, in this order
     replace: int = ranged(0, REPLACED)  # last score columns to drop first
 
-    def count(self, n: int) -> bytes:
-        """Write the column of a number of unknown words: exp of it, or with ``log`` itself."""
-        return b"%d" % n if self.scale == "log" else b"%.*g" % (self.digits, math.exp(min(n, MAX_COUNT)))
-
     def columns(self, log_p: NDArray[np.float64], unknown: Sequence[int]) -> list[bytes]:
         """Write a model's columns of every row, each with the blank before it, from natural log-probabilities (n,).
 
@@ -51,8 +47,10 @@ class ColumnFormat(Checked):
         """
         import numpy as np  # here, so that the help of commands that know FEATURES need not wait for it
 
-        score = b" %%.%dg" % self.digits if "score" in self.features else b""
-        forms = {n: score + (b" " + self.count(n) if "count" in self.features else b"") for n in set(unknown)}
+        forms, score = dict[int, bytes](), b" %%.%dg" % self.digits if "score" in self.features else b""
+        for n in set(unknown):
+            count = b" %d" % n if self.scale == "log" else b" %.*g" % (self.digits, math.exp(min(n, MAX_COUNT)))
+            forms[n] = score + (count if "count" in self.features else b"")
         if not score:
             return [forms[n] for n in unknown]
         values = log_p if self.scale == "log" else np.exp(np.clip(log_p, MIN_LOG_P, 0.0))
@@ -206,15 +204,12 @@ class TableColumns:
     def phi(self, number: int | None = None, inverse: bool = False) -> ScoreColumn:
         """Return the column of φ(target | source), the third, its ``inverse``, the first, or ``number``. Raises OptionError."""
         name, own = display_name(self.table), self.own
-        if number is not None and number > len(self):
-            raise OptionError(f"--phi-column {number}: {name} has {counted(len(self), 'score column')}")
         if not own:
             raise OptionError(f"{name}: all score columns are a model's; give a table that has φ")
-        if number is not None and self.columns[number - 1].added:
-            numbers = ", ".join(str(column.number) for column in own)
-            found = f"column {number} of {name} is a model's"
-            raise OptionError(f"--phi-column {number}: {found}; give one of its own: {numbers}")
         if number is not None:
+            if number not in (numbers := [column.number for column in own]):
+                known = ", ".join(map(str, numbers))
+                raise OptionError(f"--phi-column {number}: {name} has no such column of its own; give one of {known}")
             return self.columns[number - 1]
         first_added = next((i for i, column in enumerate(self.columns) if column.added), None)
         before = own[:first_added] or own
@@ -222,13 +217,9 @@ class TableColumns:
 
     def score(self, model: str) -> ScoreColumn | None:
         """Return the score of this model, else of the first model that predicts targets, else of the first one."""
-
-        def distance(column: ScoreColumn) -> tuple[bool, bool]:
-            assert column.added
-            return column.added.model != model, column.added.predicts == "source"
-
-        scores = [column for column in self.columns if column.added and column.added.kind == "score"]
-        return min(scores, key=distance, default=None)
+        scores = [column.added for column in self.columns if column.added and column.added.kind == "score"]
+        best = min(scores, key=lambda added: (added.model != model, added.predicts == "source"), default=None)
+        return self.columns[best.column - 1] if best else None
 
     def logs(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the natural logarithms of the scores of rows (rows, columns), Moses' least for a score of 0."""

@@ -1,5 +1,6 @@
 """Phrase pairs are read from phrase tables, extract files and two-column TSV, which are recognized by their content."""
 
+import contextlib
 import math
 from collections.abc import Callable, Generator, Sequence
 from itertools import chain, islice
@@ -98,8 +99,9 @@ def read_pair_blocks(
         form = form or detect_format(name, first[0].rows() if first else [])
         for block in chain(first, blocks):
             if form == "table":
-                if n_scores is None and (valid := next(table.valid_rows(block.rows()), None)):
-                    n_scores = valid.n_scores  # without any good row, all are bad whatever the number
+                if n_scores is None:
+                    with contextlib.suppress(InputError):  # without any good row, all are bad whatever the number
+                        n_scores = table.first_row(name, block.rows(), drops=True).n_scores
                 pairs, bad = _read_table(block, n_scores or 1, counts, factors)
             else:
                 pairs, bad = _read_occurrences(block, _ROW_READERS[form], counts, factors)

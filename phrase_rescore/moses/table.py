@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -103,11 +103,6 @@ def select_factor(phrases: Sequence[bytes], factor: int | None, side: str) -> Se
     return _word_with(factor).sub(rb"\1", b"\n".join(phrases)).split(b"\n") if phrases else phrases
 
 
-def is_non_terminal(word: bytes) -> bool:
-    """Return whether Moses takes a word for a non-terminal: two bytes or more in brackets (``moses/Phrase.cpp``)."""
-    return len(word) >= 2 and word.startswith(b"[") and word.endswith(b"]")
-
-
 def phrase_words(field: bytes, side: str) -> list[bytes]:
     """Cut a source or target field into its words. Raises RowError for a phrase empty or too long, and for a non-terminal."""
     phrase = words(field)
@@ -116,7 +111,8 @@ def phrase_words(field: bytes, side: str) -> list[bytes]:
     if len(phrase) > LONGEST_PHRASE:
         lost = "is a line break missing, or is this text instead of phrases?"
         raise RowError(f"a {side} phrase of {len(phrase):,} words, more than {LONGEST_PHRASE:,}", lost)
-    if b"]" in field and (bad := next(filter(is_non_terminal, phrase), None)):
+    brackets = (word for word in phrase if len(word) >= 2 and word.startswith(b"[") and word.endswith(b"]"))
+    if b"]" in field and (bad := next(brackets, None)):  # a non-terminal to Moses (moses/Phrase.cpp)
         hint = "hierarchical rules are not phrase pairs; brackets in text are escaped as &#91; and &#93;"
         raise RowError(f"non-terminal {shown(bad)} in the {side}", hint)
     return phrase
@@ -163,15 +159,6 @@ def parse_row(row: bytes, n_scores: int | None = None) -> TableRow:
         found = f"{counted(len(scores), 'score')} where the first row has {n_scores}"
         raise RowError(found, "Moses needs the same number on every row")
     return TableRow(src, tgt, scores, fields)
-
-
-def valid_rows(rows: Iterable[bytes]) -> Iterator[TableRow]:
-    """Parse rows, without their newlines, and leave out those that are not valid."""
-    for row in rows:
-        try:
-            yield parse_row(row)
-        except RowError:
-            continue
 
 
 def first_row(table: str, rows: Sequence[bytes], drops: bool = False) -> TableRow:

@@ -49,11 +49,6 @@ def _finite(record: dict[str, Any]) -> dict[str, Any]:
     return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in record.items()}
 
 
-def vega_lite_version() -> str:
-    """The version of the specifications, as vl-convert wants it."""
-    return ".".join(str(altair().SCHEMA_VERSION).lstrip("v").split(".")[:2])
-
-
 MAP_HEIGHT = 600
 _WHEEL = "wheel![event.ctrlKey || event.metaKey]"  # a bare wheel scrolls the page (a pinch comes as Ctrl and wheel)
 
@@ -113,19 +108,16 @@ def scatter(points: Records, medians: Records, classes: Sequence[str], given: st
     return specification(chart.add_params(*filters), points=points, medians=medians, equal=ends)
 
 
-def words_map(records: Records, by_length: bool) -> Spec:
-    """Draw places with labels that appear as one zooms in. ``records``: x, y (pixels), label, level, count, words."""
+def words_map(records: Records) -> Spec:
+    """Draw places with labels that appear as one zooms in. ``records``: x, y (pixels), label, level, count."""
     alt = altair()
     zoom = alt.selection_interval(bind="scales", name="zoom", zoom=_WHEEL)
     base = alt.Chart(alt.NamedData("places")).encode(
         alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, FULL], nice=False)),
         alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[0, MAP_HEIGHT], nice=False)),
     )
-    tooltip = [alt.Tooltip("label:N", title="phrase" if by_length else "word"), alt.Tooltip("count:Q", format=",")]
+    tooltip = [alt.Tooltip("label:N"), alt.Tooltip("count:Q", format=",")]
     dots = base.mark_circle(size=20, color=BLUE, opacity=0.45).encode(tooltip=tooltip)
-    if by_length:
-        scale = alt.Scale(scheme=alt.SchemeParams("viridis", extent=[0.0, 0.85]))
-        dots = dots.encode(color=alt.Color("words:O", title="words", scale=scale, legend=alt.Legend(orient="top")))
     near = f"datum.level <= log({FULL} / (isArray(zoom.x) ? abs(zoom.x[1] - zoom.x[0]) : {FULL})) / LN2 + 0.01"
     text = dict(align="left", baseline="middle", dx=5, fontSize=11)
     labels = base.transform_filter(near).encode(text="label:N")

@@ -77,15 +77,11 @@ class SideWords:
     vocabulary: Vocabulary
     factor: int | None
     counts: Counter[bytes] = field(default_factory=Counter)
-    rows: int = 0  # with an unknown word
 
     def add(self, phrases: Sequence[bytes]) -> None:
         """Raises RowError for a word without the factor that the model reads."""
-        known = self.vocabulary.ids
         for phrase in select_factor(phrases, self.factor, self.name):
-            words = phrase.split(b" ")
-            self.counts.update(words)
-            self.rows += any(word not in known for word in words)
+            self.counts.update(phrase.split(b" "))
 
     def unknown_words(self) -> Counter[bytes]:
         """The words that the model does not know."""

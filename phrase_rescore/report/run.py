@@ -77,8 +77,8 @@ def report(
         facts |= {"targets": sections.targets(rows, checkpoint), "disagreements": sections.disagreements(compared)}
     on_step("laying out maps")
     maps = list(draw_maps(checkpoint, reader.long_sources))
-    facts |= {"maps": maps, "coverage": sections.coverage(reader.sides, reader.rows, checkpoint.unk_shares)}
-    charts = {"scatter": scatter} | {one["name"]: words_map(one["records"], one["name"] == "phrases") for one in maps}
+    facts |= {"maps": maps, "coverage": sections.coverage(reader.sides, checkpoint.unk_shares)}
+    charts = {"scatter": scatter} | {one["name"]: words_map(one["records"]) for one in maps}
     text = page(f"Report on {os.path.basename(table)}", charts, facts)
     on_step("writing the page")
     with atomic_output(out) as stream:
@@ -132,7 +132,7 @@ def draw_maps(checkpoint: Checkpoint, long_sources: Mapping[bytes, float]) -> It
         vectors = word_embeddings(checkpoint, side)[FIRST_WORD : FIRST_WORD + len(words)]
         yield from _drawn(f"{side}-words", f"{side.capitalize()} words", words, counts, vectors)
     if not checkpoint.inverse:
-        kept = within(long_sources, MAPPED_PHRASES)
+        kept = sorted(long_sources, key=lambda phrase: (-long_sources[phrase], phrase))[:MAPPED_PHRASES]
         vectors = PhraseEncoder(checkpoint).vectors(kept)
         yield from _drawn("phrases", "Phrases", kept, [long_sources[phrase] for phrase in kept], vectors)
 
@@ -148,27 +148,10 @@ def _drawn(name: str, title: str, phrases: Sequence[bytes], counts: Sequence[flo
     places = (_MARGIN + (1 - 2 * _MARGIN) * share) * np.array([FULL - room, MAP_HEIGHT])
     levels = label_levels(places, labels)
     records = [
-        {"x": round(float(x), 2), "y": round(float(y), 2), "label": label, "level": int(level), "count": float(count),
-         "words": phrase.count(b" ") + 1}
-        for (x, y), label, level, count, phrase in zip(places, labels, levels, counts, phrases, strict=True)
+        {"x": round(float(x), 2), "y": round(float(y), 2), "label": label, "level": int(level), "count": float(count)}
+        for (x, y), label, level, count in zip(places, labels, levels, counts, strict=True)
     ]  # fmt: skip
     return [{"name": name, "title": title, "records": records}]
-
-
-def within(counts: Mapping[bytes, float], most: int) -> list[bytes]:
-    """Return the ``most`` most frequent phrases. If one is part of another, only the more frequent one is taken.
-
-    >>> within({b"a b c d": 9, b"a b c d e": 8, b"x y z w": 7}, 5)
-    [b'a b c d', b'x y z w']
-    """
-    chosen = list[bytes]()
-    for phrase, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        padded = b" " + phrase + b" "
-        if not any(padded in other or other in padded for other in chosen):
-            chosen.append(padded)
-        if len(chosen) == most:
-            break
-    return [padded[1:-1] for padded in chosen]
 
 
 def project(vectors: Floats) -> Floats:

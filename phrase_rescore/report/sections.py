@@ -219,7 +219,7 @@ def disagreements(targets: Targets) -> dict[str, Any]:
     return {"model_more": listed(1), "table_more": listed(-1)}
 
 
-def coverage(sides: Sequence[SideWords], rows: int, trained: Sequence[float]) -> dict[str, Any]:
+def coverage(sides: Sequence[SideWords], trained: Sequence[float]) -> dict[str, Any]:
     """Words that the model does not know; ``trained``: their shares in training, source and target."""
     cells, unknown, fits = [], [], True
     for side, of_training in zip(sides, trained, strict=True):
@@ -227,7 +227,7 @@ def coverage(sides: Sequence[SideWords], rows: int, trained: Sequence[float]) ->
         words = side.unknown_words()
         ranked = sorted(words.items(), key=lambda item: (-item[1], item[0]))
         seen = f"{len(side.counts) - len(ranked):,} of {len(side.vocabulary.words):,}"
-        shares = percent(side.unknown_share), percent(of_training), number(side.rows), percent(share(side.rows, rows))
+        shares = percent(side.unknown_share), percent(of_training)
         cells.append([side.name, number(side.counts.total()), number(words.total()), *shares, seen])
         unknown.append((side.name, len(ranked), ranked[:_COMMONEST]))
     return {"rows": cells, "unknown": unknown, "fits": fits}

@@ -126,9 +126,7 @@ def test_the_model_s_own_column_is_not_taken_for_phi(plain, model_dir, run, tmp_
     assert run("annotate", two, "-m", model_dir, "-o", out, "--features", *kind, "-q").status == 0
     assert reader_of(out, model_dir).phi.number == 2
     refused = run("report", out, "-m", model_dir, "--phi-column", 3)
-    assert (refused.status, refused.err) == (
-        2, f"phrase-rescore: error: --phi-column 3: column 3 of {out} is a model's; give one of its own: 1, 2\n"
-    )  # fmt: skip
+    assert (refused.status, f"--phi-column 3: {out} has no such column of its own" in refused.err) == (2, True)
     os.remove(f"{out}.columns.json")
     found = run("report", out, "-m", model_dir, "-o", tmp_path / "r.html").last_line
     assert found.startswith(f"phrase-rescore: error: {out}: column 3 has the scores of this model")
@@ -140,7 +138,7 @@ def test_what_cannot_be_read(annotated, model_dir, run, tmp_path):
     result = run("report", tmp_path / "bad", "-m", model_dir)
     assert f"error: {tmp_path / 'bad'}:2: 2 scores" in result.last_line
     result = run("report", annotated, "-m", model_dir, "--phi-column", 9)
-    assert (result.status, f"--phi-column 9: {annotated} has 6 score columns" in result.err) == (2, True)
+    assert (result.status, f"--phi-column 9: {annotated} has no such column of its own" in result.err) == (2, True)
     assert run("report", "-", "-m", model_dir).status == 2, "it is read more than once"
 
 
@@ -200,7 +198,6 @@ def test_figures_are_those_of_the_rows(annotated, model_dir):
     target = reader.sides[1]
     unknown = sum(word not in TARGET_WORDS for row in rows for word in row[1].split(b" "))
     assert target.unknown_words().total() == unknown > 0
-    assert target.rows == sum(not set(row[1].split(b" ")) <= set(TARGET_WORDS) for row in rows)
 
 
 def test_columns_of_another_model_and_those_that_only_look_like_a_model_s_are_not_used(
