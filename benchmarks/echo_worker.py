@@ -25,4 +25,4 @@ class Echo:
 
 
 def dask_setup(worker: Any) -> None:
-    cluster.replace = lambda given, **changes: Echo(given)
+    cluster.ready = lambda given, address: Echo(given)

@@ -15,13 +15,19 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from phrase_rescore.files.inputs import count_rows
+from phrase_rescore.files.inputs import open_input, read_rows
 from phrase_rescore.moses.ini import read_weights
 from phrase_rescore.moses.sidecar import read_sidecar
 
 SETS = ("dev", "test")
 _PREDICTS = re.compile(r"p\([^)]*\)")  # within a model's signature
 PACKAGES = ("phrase-rescore", "torch", "numpy", "sacrebleu")
+
+
+def count_rows(path: str) -> int:
+    """A last row without a newline counts."""
+    with open_input(path) as stream:
+        return sum(1 for _ in read_rows(stream))
 
 
 def digest(path: Path) -> dict[str, Any]:

@@ -9,16 +9,13 @@ import os
 import signal
 import threading
 import time
-import uuid
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
-from hashlib import sha256
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import dask
-from distributed import Client, Future, KilledWorker, LocalCluster, Worker, WorkerPlugin, get_worker
+from distributed import Client, Future, KilledWorker, LocalCluster, get_worker
 from distributed.client import FutureCancelledError
 
 from phrase_rescore._version import __version__
@@ -26,7 +23,6 @@ from phrase_rescore.annotation.annotator import Annotator, SignedModel, Statisti
 from phrase_rescore.errors import ModelError, OptionError, RescoreError, lacks_memory
 from phrase_rescore.files.inputs import Block
 from phrase_rescore.messages import counted, first_line, printable
-from phrase_rescore.nn.storage import files_of
 from phrase_rescore.progress import Listener
 from phrase_rescore.ranges import WORKERS
 from phrase_rescore.runtime import no_cycle_collection, prepare, resolve_device
@@ -44,20 +40,13 @@ class WorkerState(NamedTuple):
     version: str
     torch: str  # its version
     has_cuda: bool
-    lacks: str  # a model, and what is in its place; empty if it has all
 
 
-def introduce(models: tuple[SignedModel, ...], dask_worker: Any) -> WorkerState:
-    """Return, on a worker, what it has; Dask fills in the worker."""
+def introduce() -> WorkerState:
+    """Return, on a worker, what it has."""
     import torch
 
-    lacks = ""
-    try:
-        for model in models:
-            _found(model, dask_worker)
-    except ModelError as error:
-        lacks = str(error)
-    return WorkerState(__version__, torch.__version__, torch.cuda.is_available(), lacks)
+    return WorkerState(__version__, torch.__version__, torch.cuda.is_available())
 
 
 def score(annotator: Annotator, version: str, block: Block) -> tuple[bytes, Statistics]:
@@ -67,10 +56,8 @@ def score(annotator: Annotator, version: str, block: Block) -> tuple[bytes, Stat
         raise RescoreError(f"worker {worker.address} has phrase-rescore {__version__}, here is {version}")
     _prepare(annotator.options.threads)
     try:
-        for device in annotator.devices:
-            resolve_device(device)
         with no_cycle_collection():
-            return replace(annotator, models=tuple(_found(model, worker) for model in annotator.models))(block)
+            return ready(annotator, worker.address)(block)
     except (MemoryError, RuntimeError, OSError) as error:
         if not lacks_memory(error) and not isinstance(error, OSError):
             raise
@@ -80,35 +67,18 @@ def score(annotator: Annotator, version: str, block: Block) -> tuple[bytes, Stat
 _prepare = functools.cache(prepare)  # once a process
 
 
-def _found(model: SignedModel, worker: Worker) -> SignedModel:
-    """Return where a worker has a model: at the path of the client, or where it was sent. Raises ModelError."""
-    why = ""
-    for directory in (model.directory, _folder(worker, model)):
+def ready(annotator: Annotator, address: str) -> Annotator:
+    """Return the annotator, on a worker of this address that has its devices and models. Raises RescoreError."""
+    for device in annotator.devices:
+        resolve_device(device)
+    for model in annotator.models:
         try:
-            if checkpoint_of(directory).signature == model.signature:
-                return SignedModel(directory, model.signature)
-            why = why or f"{directory}: another model"
+            signature = checkpoint_of(model.directory).signature
         except ModelError as error:
-            why = why or str(error)
-    raise ModelError(f"worker {worker.address} lacks the model ({why})")
-
-
-def _folder(worker: Worker, model: SignedModel) -> str:
-    """Return where a worker keeps a model that it was sent; the folder goes with the worker."""
-    return os.path.join(worker.local_directory, f"phrase-rescore-{sha256(model.signature.encode()).hexdigest()[:16]}")
-
-
-class ModelFiles(WorkerPlugin):
-    """Brings the files of models to every worker, also to those that come later."""
-
-    def __init__(self, models: tuple[SignedModel, ...]) -> None:
-        named = ((model, name) for model in models for name in files_of(model.directory))
-        self._files = [(model, name, Path(model.directory, name).read_bytes()) for model, name in named]
-
-    def setup(self, worker: Worker) -> None:
-        for model, name, content in self._files:
-            os.makedirs(_folder(worker, model), exist_ok=True)
-            Path(_folder(worker, model), name).write_bytes(content)
+            raise RescoreError(f"worker {address} lacks the model ({error})") from None
+        if signature != model.signature:
+            raise RescoreError(f"worker {address} has another model at {model.directory}")
+    return annotator
 
 
 class Scoring(NamedTuple):
@@ -202,15 +172,7 @@ def open_cluster(
             listener.say(f"no worker yet at {name}; waiting for one")
             client.wait_for_workers(1)
         models = tuple(replace(model, directory=os.path.abspath(model.directory)) for model in models)
-        states = _check_workers(client, models, listener)
-        if lacks := next((state.lacks for state in states if state.lacks), ""):
-            listener.say(f"sending the model to workers that lack it ({lacks})")
-            plugin = f"phrase-rescore-{uuid.uuid4().hex}"
-            try:
-                client.register_plugin(ModelFiles(models), plugin)
-            except OSError as error:
-                raise RescoreError(f"a worker cannot keep the model ({first_line(error)})") from None
-            stack.callback(client.unregister_worker_plugin, plugin)
+        states = _check_workers(client, listener)
         if device == "auto":
             device = "cuda" if all(state.has_cuda for state in states) else "cpu"
         yield Cluster(client, name, models, listener), tuple(device.split(","))
@@ -260,12 +222,12 @@ def _start(scheme: str, workers: int, name: str) -> Any:
         raise RescoreError(f"--cluster {name}: its workers did not start ({first_line(error)})") from None
 
 
-def _check_workers(client: Client, models: tuple[SignedModel, ...], listener: Listener) -> list[WorkerState]:
+def _check_workers(client: Client, listener: Listener) -> list[WorkerState]:
     """Ask the workers what they have. Raises RescoreError if one cannot score."""
-    here = introduce((), None)
+    here = introduce()
     states = dict[str, Any]()
     while not states:
-        answers = client.run(introduce, models, on_error="return")
+        answers = client.run(introduce, on_error="return")
         states = {address: state for address, state in answers.items() if not isinstance(state, OSError)}  # else it has gone
         time.sleep(0 if states else 0.5)
     for address, state in states.items():

@@ -185,9 +185,3 @@ def look_ahead(blocks: Iterator[Block], rows: int) -> tuple[list[bytes], Iterato
         if block.first_row + block.n_rows > rows or size > BLOCK_BYTES:
             break
     return [row for block in ahead for row in block.rows()], chain(ahead, blocks)
-
-
-def count_rows(path: str) -> int:
-    """Count the rows of a file; a last row without a newline counts. Raises InputError as ``read_rows``."""
-    with open_input(path) as stream:
-        return sum(1 for _ in read_rows(stream))

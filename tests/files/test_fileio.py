@@ -16,7 +16,7 @@ import pytest
 import zstandard
 
 from phrase_rescore.errors import InputError, OptionError
-from phrase_rescore.files.inputs import count_rows, display_name, input_size, open_input
+from phrase_rescore.files.inputs import display_name, input_size, open_input, read_rows
 from phrase_rescore.files.outputs import atomic_output, gzip_member
 
 
@@ -134,9 +134,10 @@ def test_progress_is_in_bytes_of_the_file(tmp_path: Path, codec: Codec) -> None:
     (b"", 0), (b"a", 1), (b"a\n", 1), (b"\n", 1), (b"a\n\nb", 3), (b"a\r\nb\x0bc\xe2\x80\xa8\n", 2),
     (b"row\n" * 300_000 + b"x", 300_001),
 ], ids=lambda value: str(value)[:20])  # fmt: skip
-def test_count_rows(tmp_path: Path, data: bytes, rows: int) -> None:
-    assert count_rows(str(written(tmp_path, data))) == rows
-    assert count_rows(str(written(tmp_path, gzip.compress(data)))) == rows
+def test_rows_of_a_file(tmp_path: Path, data: bytes, rows: int) -> None:
+    for content in (data, gzip.compress(data)):
+        with open_input(str(written(tmp_path, content))) as stream:
+            assert len(list(read_rows(stream))) == rows
 
 
 @pytest.mark.parametrize("data", [b"", ROWS, ROWS * 1000])

@@ -64,7 +64,7 @@ class Annotator:
         return self._annotator(block)
 
 
-true_replace, true_checkpoint_of = cluster.replace, cluster.checkpoint_of
+true_ready, true_checkpoint_of = cluster.ready, cluster.checkpoint_of
 
 
 def checkpoint_of(directory: str) -> Any:
@@ -77,4 +77,4 @@ def checkpoint_of(directory: str) -> Any:
 
 def dask_setup(worker: Any) -> None:
     cluster.checkpoint_of = checkpoint_of
-    cluster.replace = lambda given, **changes: Annotator(true_replace(given, **changes))
+    cluster.ready = lambda given, address: Annotator(true_ready(given, address))
