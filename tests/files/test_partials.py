@@ -15,7 +15,7 @@ import pytest
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.files import outputs as atomic
 from phrase_rescore.files.outputs import PartialFile, atomic_output
-from phrase_rescore.files.row_outputs import DroppedRows
+from phrase_rescore.files.row_outputs import DroppedRows, row_output
 
 KILLED = """
 import os, sys
@@ -166,3 +166,15 @@ def test_a_folder_that_may_be_written_and_not_read(out: Path, monkeypatch: pytes
     write(out)
     assert out.read_bytes() == b"whole"
     assert names(out.parent) == ["out"]
+
+
+@pytest.mark.parametrize(("error", "rows", "notes"), [
+    (OptionError("-o"), 0, []), (OptionError("-o"), 2, ["OUTPUT IS INCOMPLETE: 2 rows"]),
+    (RescoreError("bad"), 0, ["OUTPUT IS INCOMPLETE: 0 rows"]),
+])  # fmt: skip
+def test_an_error_says_what_went_to_a_stream(out: Path, error: RescoreError, rows: int, notes: list[str]) -> None:
+    for path, found in ((out, []), ("/dev/null", notes)):
+        with pytest.raises(RescoreError) as caught, row_output(str(path)) as output:
+            output.write(b"rows\n", rows)
+            raise error
+        assert getattr(caught.value, "__notes__", []) == found
