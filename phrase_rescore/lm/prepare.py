@@ -170,7 +170,6 @@ class TextSource(Source[TextStore]):
 
     layout = LAYOUT
     called = "text"
-    others = "text prepared from other inputs, options or versions"
 
     def __init__(self, inputs: Sequence[str], model_dir: str, text: Text) -> None:
         self.text, self._read = text, Sentences()

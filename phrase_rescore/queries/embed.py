@@ -111,6 +111,6 @@ def embed(
         width = encoder.width
         with vector_output(out, form, width) as writer:
             for phrases in line_batches(standard_input(), lambda line: checkpoint.as_read([read(line)])[0], BATCH):
-                writer.write(phrases, encoder.vectors_as_read(phrases))
+                writer.write(phrases, encoder.vectors(phrases))
                 on_phrases(len(phrases))
     return f"{writer.rows:,} vectors of {width} numbers"

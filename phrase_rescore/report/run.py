@@ -133,7 +133,7 @@ def draw_maps(checkpoint: Checkpoint, long_sources: Mapping[bytes, float]) -> It
         yield from _drawn(f"{side}-words", f"{side.capitalize()} words", words, counts, vectors)
     if not checkpoint.inverse:
         kept = sorted(long_sources, key=lambda phrase: (-long_sources[phrase], phrase))[:MAPPED_PHRASES]
-        vectors = PhraseEncoder(checkpoint).vectors(kept)
+        vectors = PhraseEncoder(checkpoint).vectors(checkpoint.as_read(kept))
         yield from _drawn("phrases", "Phrases", kept, [long_sources[phrase] for phrase in kept], vectors)
 
 

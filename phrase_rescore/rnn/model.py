@@ -55,7 +55,8 @@ class Model:
 
     def embed(self, phrases: Sequence[Phrase]) -> NDArray[np.float32]:
         """Return the summaries c of n phrases of the side that the model reads: (n, H), numbers from -1 to 1."""
-        return PhraseEncoder(self.checkpoint, self._device).vectors(self._phrases(phrases, self.checkpoint.sides[0]))
+        read = self.checkpoint.as_read(self._phrases(phrases, self.checkpoint.sides[0]))
+        return PhraseEncoder(self.checkpoint, self._device).vectors(read)
 
     def _encoded(self, sources: Sequence[Phrase], targets: Sequence[Phrase]) -> EncodedPairs:
         if len(sources) != len(targets):

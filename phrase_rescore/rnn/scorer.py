@@ -209,12 +209,8 @@ class PhraseEncoder:
         with torch.inference_mode():
             self._word_rows = self._encoder.word_rows()
 
-    def vectors(self, phrases: Sequence[bytes]) -> Vectors:
-        """Return c of tokenized phrases: (n, H). Raises RowError as ``Checkpoint.as_read`` does."""
-        return self.vectors_as_read(self.checkpoint.as_read(phrases))
-
     @torch.inference_mode()
-    def vectors_as_read(self, phrases: Sequence[bytes]) -> Vectors:
+    def vectors(self, phrases: Sequence[bytes]) -> Vectors:
         """Return c of phrases as ``Checkpoint.as_read`` gives them: (n, H)."""
         vectors = [np.empty((0, self.width), np.float32)]
         for start in range(0, len(phrases), BATCH):

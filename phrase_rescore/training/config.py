@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import timedelta
 from typing import Any, Self, TypeVar
 
 from phrase_rescore.errors import OptionError
@@ -15,18 +14,6 @@ LAYER_SIZES, TIMES = Whole(1, 100_000), Whole(1, 10**9)
 _STEPS = Whole(1, 10**12)
 LIMITS = ("epochs", "max_steps", "max_time")
 OPTIMIZERS = Words(("adam", "adadelta"))
-
-
-def in_words(limits: dict[str, Any]) -> str:
-    """Name the limits of a training.
-
-    >>> in_words({"epochs": 5.0, "max_time": 3600.0})
-    '5 passes or 1:00:00, whichever comes first'
-    """
-    forms = {"epochs": "{:g} passes", "max_steps": "{:,} steps", "max_time": "{}"}
-    values = limits | ({"max_time": timedelta(seconds=round(limits["max_time"]))} if "max_time" in limits else {})
-    several = ", whichever comes first" if len(limits) > 1 else ""
-    return " or ".join(forms[name].format(value) for name, value in values.items()) + several
 
 
 @dataclass(frozen=True)

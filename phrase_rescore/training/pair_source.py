@@ -41,7 +41,6 @@ class PairSource(Source[PairStore]):
 
     layout = LAYOUT
     called = "distinct pairs"
-    others = "pairs prepared from other inputs, options or versions, or from streams"
 
     def __init__(self, paths: Sequence[str], model_dir: str, pairs: Pairs, threads: int, inputs: PairInputs) -> None:
         self.scratch: str = pairs.scratch or tempfile.gettempdir()

@@ -23,7 +23,7 @@ from phrase_rescore.files.paths import beside
 from phrase_rescore.messages import counted
 from phrase_rescore.nn.storage import LOG, atomic_directory, check_target, numbers_of
 from phrase_rescore.progress import Listener
-from phrase_rescore.training.config import Observer, Settings, in_words
+from phrase_rescore.training.config import Observer, Settings
 from phrase_rescore.training.loop import NotFiniteError, Outcome, Trainer
 from phrase_rescore.training.processes import find_processes, process_group
 from phrase_rescore.training.state import TrainingState
@@ -45,7 +45,6 @@ class Source(ABC, Generic[Store]):
 
     layout: Layout[Store]
     called: str  # the data, in messages
-    others: str  # data that are replaced
     scratch: str | None = None  # where they are sorted
     most_held_out: int  # items at most
 
@@ -78,8 +77,6 @@ class Source(ABC, Generic[Store]):
                     store = self.find()
                 if store is None:
                     self.layout.check_target(self.directory)
-                    if os.path.isdir(self.directory) and os.listdir(self.directory):
-                        observer.say(f"{self.directory} has {self.others}; preparing them again")
                     self._store = store = self.make(observer, check)
                     found = ""
         if found:
@@ -181,12 +178,8 @@ class Session(contextlib.ExitStack):
 
     def limits(self, given: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
         """Return the limits of this run: those given, else the interrupted training's, else the usual ones."""
-        if self.resumes:
-            before = self.state.read()["limits"]
-            if given and given != before and not self.finish:
-                self.observer.say(f"--resume: training ends after {in_words(given)}, no longer after {in_words(before)}")
-            else:
-                given = before
+        if self.resumes and (self.finish or not given):
+            given = self.state.read()["limits"]
         self.state.limits = given or usual
         return self.state.limits
 

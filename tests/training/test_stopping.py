@@ -192,24 +192,14 @@ def test_states_are_saved_by_time(training: Training, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("given", "said", "steps"), [
-    ({}, "", 20),
-    ({"max_steps": 20}, "", 20),
-    ({"max_steps": 30}, "30 steps, no longer after 20 steps", 30),
-    ({"max_steps": 13}, "13 steps, no longer after 20 steps", 13),
-    ({"max_steps": 5}, "5 steps, no longer after 20 steps", 11),
-    ({"epochs": 2.0}, "2 passes, no longer after 20 steps", None),
-    ({"max_steps": 25, "max_time": 5400.0}, "25 steps or 1:30:00, whichever comes first, no longer after 20 steps", 25),
+@pytest.mark.parametrize(("given", "steps"), [
+    ({}, 20), ({"max_steps": 30}, 30), ({"max_steps": 13}, 13), ({"max_steps": 5}, 11), ({"epochs": 2.0}, None),
+    ({"max_steps": 25, "max_time": 5400.0}, 25),
 ])  # fmt: skip
-def test_the_end_may_change_at_resume(training: Training, given: dict[str, float], said: str, steps: int | None) -> None:
+def test_the_end_may_change_at_resume(training: Training, given: dict[str, float], steps: int | None) -> None:
     """And what is not given stays: the limits of the stopped training, not the usual ones."""
     interrupt(training, 11)
-    heard: list[str] = []
-    unlimited = training.but(max_steps=None, resume=True)
-    found = unlimited.but(**given).run(Observer(heard.append)).training
-    assert [line for line in heard if line.startswith("--resume")] == (
-        [f"--resume: training ends after {said}"] if said else []
-    )
+    found = training.but(max_steps=None, resume=True).but(**given).run().training
     assert found["steps"] == (steps or -(-2 * found["distinct_pairs"]["training"] // 32))
     assert found["max_seconds"] == given.get("max_time")
     assert not training.state_dir.exists()
