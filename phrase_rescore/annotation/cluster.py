@@ -11,7 +11,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import dask
@@ -19,7 +18,7 @@ from distributed import Client, Future, KilledWorker, LocalCluster, get_worker
 from distributed.client import FutureCancelledError
 
 from phrase_rescore._version import __version__
-from phrase_rescore.annotation.annotator import Annotator, SignedModel, Statistics, checkpoint_of
+from phrase_rescore.annotation.annotator import Annotator, Statistics, checkpoint_of
 from phrase_rescore.errors import ModelError, OptionError, RescoreError, lacks_memory
 from phrase_rescore.files.inputs import Block
 from phrase_rescore.messages import counted, first_line, printable
@@ -110,8 +109,8 @@ class Scoring(NamedTuple):
 class Cluster:
     """The workers of a Dask cluster, as an executor of blocks."""
 
-    def __init__(self, client: Client, name: str, models: tuple[SignedModel, ...], listener: Listener) -> None:
-        self._client, self._name, self._models, self._listener = client, name, models, listener
+    def __init__(self, client: Client, name: str, listener: Listener) -> None:
+        self._client, self._name, self._listener = client, name, listener
         self._cores, self._most, self._watched, self._waiting = 0, 0, 0.0, False
         self.in_work: deque[Scoring] = deque()
 
@@ -122,9 +121,8 @@ class Cluster:
             self.watch()
         return max(2 * self._cores, min(16 * self._cores, 1024)) + 2
 
-    def submit(self, function: Any, block: Block, /) -> Scoring:
+    def submit(self, annotator: Any, block: Block, /) -> Scoring:
         """Have a block annotated by a worker."""
-        annotator = replace(function, models=self._models)
         # so often a block is tried again that a worker failed at; how many may die of one is Dask's allowed-failures
         future = self._client.submit(score, annotator, __version__, block, retries=3, pure=False)
         self.in_work.append(Scoring(self, block, annotator.table, future))
@@ -150,9 +148,7 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def open_cluster(
-    where: str, models: tuple[SignedModel, ...], device: str, listener: Listener
-) -> Iterator[tuple[Cluster, tuple[str, ...]]]:
+def open_cluster(where: str, device: str, listener: Listener) -> Iterator[tuple[Cluster, tuple[str, ...]]]:
     """Connect to a cluster, or start one, check that its workers can score, and leave it at the end.
 
     Yields it and the devices that each worker scores on: with ``auto`` a GPU, if all have one. Raises OptionError for a place
@@ -171,11 +167,10 @@ def open_cluster(
         except TimeoutError:
             listener.say(f"no worker yet at {name}; waiting for one")
             client.wait_for_workers(1)
-        models = tuple(replace(model, directory=os.path.abspath(model.directory)) for model in models)
         states = _check_workers(client, listener)
         if device == "auto":
             device = "cuda" if all(state.has_cuda for state in states) else "cpu"
-        yield Cluster(client, name, models, listener), tuple(device.split(","))
+        yield Cluster(client, name, listener), tuple(device.split(","))
 
 
 def _connect(where: str, name: str, stack: contextlib.ExitStack) -> Client:

@@ -22,7 +22,6 @@ from phrase_rescore.progress import Listener
 from phrase_rescore.runtime import no_cycle_collection, prepare, resolve_devices, usable_cores
 
 if TYPE_CHECKING:
-    from phrase_rescore.annotation.annotator import SignedModel
     from phrase_rescore.annotation.cluster import Cluster
     from phrase_rescore.annotation.options import AnnotateOptions
 
@@ -93,7 +92,7 @@ def in_order(executor: Workers | Cluster, function: Callable[[Block], T], blocks
 
 
 def choose_devices(
-    options: AnnotateOptions, models: tuple[SignedModel, ...], listener: Listener, stack: contextlib.ExitStack
+    options: AnnotateOptions, listener: Listener, stack: contextlib.ExitStack
 ) -> tuple[Cluster | None, tuple[str, ...]]:
     """Return the cluster that is asked for, None for this machine, and the devices that score there."""
     if options.cluster is None:
@@ -103,7 +102,7 @@ def choose_devices(
     try:
         from phrase_rescore.annotation.cluster import open_cluster
 
-        return stack.enter_context(open_cluster(options.cluster, models, options.device, listener))
+        return stack.enter_context(open_cluster(options.cluster, options.device, listener))
     except ImportError as error:
         needs = f"--cluster {printable(options.cluster)} needs {error.name}"
         raise OptionError(f"{needs}; in the checkout, run: pip install '.[cluster]'") from None

@@ -50,9 +50,10 @@ def annotate(table: str, model_dirs: Sequence[str], out: str, options: AnnotateO
     start = time.monotonic()
     gzip_level, dropped = gzip_level_of(out, options.gzip_level), _dropped_path(table, out)
     _check_request(table, model_dirs, out, dropped, options)
-    models = tuple(SignedModel(directory, checkpoint_of(directory).signature) for directory in model_dirs)
+    directories = model_dirs if options.cluster is None else map(os.path.abspath, model_dirs)  # workers start elsewhere
+    models = tuple(SignedModel(directory, checkpoint_of(directory).signature) for directory in directories)
     with contextlib.ExitStack() as stack:
-        cluster, devices = choose_devices(options, models, observer, stack)
+        cluster, devices = choose_devices(options, observer, stack)
         jobs = 0 if cluster else choose_jobs(options, devices)
         for device in dict.fromkeys(devices):
             if slow := check_precision(options.precision, device, here=cluster is None):
