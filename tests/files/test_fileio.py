@@ -16,7 +16,8 @@ import pytest
 import zstandard
 
 from phrase_rescore.errors import InputError, OptionError
-from phrase_rescore.files.inputs import display_name, input_size, open_input, read_rows
+from phrase_rescore.files import inputs
+from phrase_rescore.files.inputs import Block, display_name, input_size, look_ahead, open_input, read_rows
 from phrase_rescore.files.outputs import atomic_output, gzip_member
 
 
@@ -138,6 +139,22 @@ def test_rows_of_a_file(tmp_path: Path, data: bytes, rows: int) -> None:
     for content in (data, gzip.compress(data)):
         with open_input(str(written(tmp_path, content))) as stream:
             assert len(list(read_rows(stream))) == rows
+
+
+def test_the_longest_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "LONGEST_ROW", 4)
+    assert list(read_rows(io.BufferedReader(io.BytesIO(b"abc\nabcd")))) == [b"abc\n", b"abcd"]
+    with pytest.raises(InputError) as caught:
+        list(read_rows(io.BufferedReader(io.BytesIO(b"a\nabcd\n"))))
+    assert caught.value.line == 2
+
+
+@pytest.mark.parametrize(("rows", "ahead"), [(1, 2), (2, 2), (3, 4), (9, 8)])
+def test_rows_ahead_come_again(rows: int, ahead: int) -> None:
+    blocks = [Block(number, 1 + 2 * number, b"a\nb\n") for number in range(4)]
+    first, every = look_ahead(iter(blocks), rows)
+    assert first == [b"a", b"b"] * (ahead // 2)
+    assert list(every) == blocks
 
 
 @pytest.mark.parametrize("data", [b"", ROWS, ROWS * 1000])
