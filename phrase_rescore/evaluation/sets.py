@@ -75,13 +75,18 @@ class ReadSet:
                 self.warnings.append((path, f"{by}, but {installed} is installed; figures may differ"))
 
     def _empty_lines(self) -> Iterator[tuple[str, str]]:
-        """Yield a warning for outputs with empty lines where the reference has text."""
+        """Yield a warning for outputs with empty lines where the reference has text. Raises InputError if most are empty."""
         references = [self.texts[path] for path in self.files.references]
         to_translate = [any(segments) for segments in zip(*references, strict=True)]
         for path, text in self.texts.items():
             empty = sum(wanted and not segment for wanted, segment in zip(to_translate, text, strict=True))
-            if empty and path not in self.files.references:
-                yield path, f"{empty:,} of {sum(to_translate):,} lines are empty, but not in the reference; they count as lost"
+            found = f"{empty:,} of {sum(to_translate):,} lines are empty, but not in the reference"
+            if path in self.files.references:
+                continue
+            if 2 * empty > sum(to_translate):
+                raise InputError(display_name(path), found, "translate the whole set again")
+            if empty:
+                yield path, f"{found}; they count as lost"
 
     def _misleading(self, settings: EvaluationSettings) -> Iterator[tuple[str, str]]:
         """Yield warnings of texts whose scores mislead: (file, warning). The first one is a reference."""

@@ -44,6 +44,10 @@ class RescoreOptions:
         asks_for_gzip(self.out, "Moses reads plain lists and .gz")
         if not (self.models or self.scores or self.weights or self.sort or self.best):
             raise OptionError("nothing to do; name a model with -m, or ask for --weights, --sort or --best")
+        if self.log and not self.scores:
+            raise OptionError("--log says that --scores has logarithms; add --scores, or leave --log out")
+        if self.sort and self.best:
+            raise OptionError("--sort writes the list, --best one hypothesis a segment; choose one of them")
         if self.best and (self.models or self.scores) and not self.weights:
             option = "-m" if self.models else "--scores"
             hint = f"give --weights, or leave {option} out"
@@ -110,23 +114,31 @@ def _rescore_list(
         for file in files:
             file.end()
         if options.best:
-            summary.warnings += _write_best(output, best, sources, options.out)
+            summary.warnings += _lacking(best, sources, name)
+            _write_best(output, best, len(sources) if sources is not None else max(best) + 1, options.out)
     return summary
 
 
-def _write_best(output: RowOutput, best: Mapping[int, bytes], sources: Texts | None, out: str) -> list[str]:
-    """Write the best words of every segment, a line each, empty without entries. Return a warning if these are too few.
+def _lacking(best: Mapping[int, bytes], sources: Texts | None, name: str) -> list[str]:
+    """Return a warning if segments with words lack entries. Raises InputError if most lines of the source do: it is another."""
+    if sources is None:
+        to_translate, translated = max(best) + 1, len(best)
+    else:
+        to_translate = sum(1 for source in sources if source)
+        translated = sum(1 for segment in best if sources[segment])
+    lacking = to_translate - translated
+    if sources is not None and 2 * lacking > to_translate:
+        found = f"entries for {translated:,} of {counted(to_translate, 'line')} of the source"
+        raise InputError(name, found, "give the text that was decoded, cut to the segments of the list, with --source")
+    found = f"no entry for {lacking:,} of {counted(to_translate, 'segment')}"
+    return [f"{found}; the output has empty lines there"] if lacking else []
 
-    There are as many lines as the source has, if it is given.
-    """
-    lines = max(best) + 1 if sources is None else len(sources)
+
+def _write_best(output: RowOutput, best: Mapping[int, bytes], lines: int, out: str) -> None:
+    """Write the best words of every segment, a line each, empty without entries."""
     for start in range(0, lines, BLOCK_ENTRIES):  # some at a time: a list may skip millions of segments
         segments = range(start, min(start + BLOCK_ENTRIES, lines))
         _write(output, [best.get(segment, b"") + b"\n" for segment in segments], out)
-    to_translate = lines if sources is None else sum(1 for source in sources if source)
-    lacking = to_translate - sum(1 for segment in best if sources is None or sources[segment])
-    found = f"no entry for {lacking:,} of {counted(to_translate, 'segment')}"
-    return [f"{found}; the output has empty lines there"] if lacking else []
 
 
 def _read_sources(path: str) -> list[list[bytes]]:

@@ -20,9 +20,7 @@ def weighted_total(features: Values, weights: Values, missing: Counter[bytes] | 
     for label, values in features.items():
         if (given := weights.get(label)) is None:
             if missing is None or b"_" not in label or len(values) != 1:
-                name = printable(label)
-                zero = f"name it in the file of --weights, '{name}= 0' to leave it out of the totals"
-                raise RowError(f"no weight of the feature {name}", zero)
+                raise _no_weight(label)
             missing[label] += 1
             continue
         if len(given) != len(values):
@@ -33,6 +31,11 @@ def weighted_total(features: Values, weights: Values, missing: Counter[bytes] | 
     return total
 
 
+def _no_weight(label: bytes) -> RowError:
+    name = printable(label)
+    return RowError(f"no weight of the feature {name}", f"name it in the file of --weights; '{name}= 0' leaves it out")
+
+
 class Totals:
     """New totals by the weights of an ini, and which labels of the list and of the ini do not meet."""
 
@@ -40,16 +43,26 @@ class Totals:
         self._weights, self._name = read_weights(path), display_name(path)
         self._has_sparse = any(b"_" in label for label in self._weights)
         self._missing, self._met = Counter[bytes](), set[bytes]()
+        self._entries = 0
 
     def renewed(self, entries: list[Entry], name: str) -> list[Entry]:
-        """Return the entries with new totals. Raises InputError for a feature without a weight that is not sparse."""
+        """Return the entries with new totals. Raises InputError for a feature without a weight that is not sparse.
+
+        Dense is what has no underscore, several values, or stands in every entry of the first block.
+        """
 
         def renew(entry: Entry) -> Entry:
             features = entry.features()
             self._met.update(features)
             return entry.with_total(weighted_total(features, self._weights, self._missing if self._has_sparse else None))
 
-        return map_entries(entries, name, renew)
+        renewed = map_entries(entries, name, renew)
+        if not self._entries and entries[0].segment < entries[-1].segment:
+            for label, n in self._missing.items():
+                if n == len(entries):
+                    raise _no_weight(label).at(name, entries[0].number)
+        self._entries += len(entries)
+        return renewed
 
     def warnings(self) -> Iterator[str]:
         """Yield a warning for labels that only the list or only the ini has. A list may lack some of the sparse ones."""

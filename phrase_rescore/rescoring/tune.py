@@ -60,6 +60,7 @@ class TuneSummary:
     segments: int = 0
     bleu_of_totals: float = 0.0
     bleu: float = 0.0
+    constant: tuple[str, ...] = ()  # what decides in RARE of the segments or fewer: labels, with numbers of their values
     new: tuple[str, ...] = ()  # labels that the totals do not count: the gain is over weights tuned without them,
     gain: float = 0.0  # else over the totals
     p: float = 1.0
@@ -76,6 +77,8 @@ class TuneSummary:
             verdict = "within noise" if self.p >= LEVEL else "beyond noise" if self.gain > 0 else "a loss"
             judged = "judged on the halves that the weights were not tuned on"
             lines.append(f"gain {self.gain:+.2f} BLEU over {over}, {judged} (p = {self.p:.4f}): {verdict}")
+        if self.constant:
+            lines.append(f"{', '.join(self.constant)}: the same in all entries of nearly every segment, so the weight is 0")
         return lines
 
 
@@ -240,7 +243,8 @@ def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], 
         reader.read(path, on_read)
     lists, labels = reader.lists(), [label for label, n in reader.shape.items() for _ in range(n)]
     places = lists.places()
-    if not scaled(lists, RARE)[1].any():
+    scale = scaled(lists, RARE)[1]
+    if not scale.any():
         found = "all entries of a segment have the same features"
         raise InputError(display_name(options.nbest[0]), found, "pass lists of more hypotheses")
     start, new = start_of(lists, labels)
@@ -250,7 +254,9 @@ def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], 
     values = [as_value(weight + 0.0) for weight in tuned(lists, start, options.restarts, options.seed, on_climb)]
     by_weights = lists.features @ np.array([float(value) for value in values])
     of_totals, of_weights = (float(bleu(lists.counts[chosen(totals, places)].sum(0))) for totals in (lists.totals, by_weights))
-    summary = TuneSummary(len(lists.segment), len(places), of_totals, of_weights, tuple(map(printable, new)))
+    names = [printable(label) + f" {k}" * (n > 1) for label, n in reader.shape.items() for k in range(1, n + 1)]
+    constant = tuple(names[i] for i in np.flatnonzero(scale == 0).tolist())
+    summary = TuneSummary(len(lists.segment), len(places), of_totals, of_weights, constant, tuple(map(printable, new)))
     if missing := len(references[options.references[0]]) - summary.segments:
         summary.warnings.append(f"no entry for {counted(missing, 'line')} of the reference; BLEU is of the others")
     if summary.segments > 1:

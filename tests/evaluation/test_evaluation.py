@@ -307,3 +307,6 @@ def test_empty_lines(run: Run, tmp_path: Path) -> None:
     result = run("evaluate", "-q", "--set", "test", tmp_path / "ref", f"x={tmp_path / 'out'}")
     assert (result.status, result.err.count("\n")) == (0, 1)
     assert f"warning: {tmp_path / 'out'}: 2 of 4 lines are empty" in result.err
+    (tmp_path / "out").write_text("a b c d\n" + "\n" * 7)
+    result = run("evaluate", "-q", "--set", "test", tmp_path / "ref", f"x={tmp_path / 'out'}")
+    assert (result.status, f"{tmp_path / 'out'}: 3 of 4 lines are empty" in result.err) == (1, True)

@@ -253,6 +253,12 @@ def test_a_source_of_which_the_list_lacks_lines(run: Run, tmp_path: Path, monkey
         done = run("rescore", "-", "--best", *options, "-q", stdin=b"".join(entry % i for i in segments))
         assert (done.status, done.out, bool(done.err)) == (0, expected, bool(warning))
         assert warning in done.err
+    few = run("rescore", "-", "--best", "--source", source, stdin=entry % 2 + entry % 4)
+    assert (few.status, few.out) == (1, b"")
+    assert "<stdin>: entries for 2 of 5 lines of the source; " in few.err
+    Path(source).write_bytes(b"x\n" * 4)
+    half = run("rescore", "-", "--best", "--source", source, stdin=entry % 0 + entry % 2)
+    assert (half.status, half.out) == (0, b"a\n\na\n\n")
 
 
 def test_scores_of_any_program(run: Run, lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,7 +292,7 @@ FILES = {
     "source": b"a b c\n" * 12, "eleven": b"a b c\n" * 11, "short": b"a b\n" * 12, "german": b"das haus ist alt\n",
     "factors": b"a|X b|Y c|Z\n" * 11 + b"a b c\n", "w": b"[weight]\nX= 1e200\n", "lm-only": b"[weight]\nLM0= 1\n",
     "no-file": b"[weight]\nLM0= 1\n[weight-file]\nnone\n", "bad-file": b"[weight]\nLM0= 1\n[weight-file]\nbad\n",
-    "bad": b"PL_s1 1\nPL_s2= 1\n", "two-files": b"[weight-file]\nbad\nbad\n",
+    "bad": b"PL_s1 1\nPL_s2= 1\n", "two-files": b"[weight-file]\nbad\nbad\n", "lm_0": b"[weight]\nlm_0= 1\n",
     "overwrite": b"[weight]\nLM0= 1\n[weight-overwrite]\nLM0= 2\n", "83": b"0.5\n" * 83, "85": b"0.5\n" * 85,
     "negative": b"0.5\n-0.5\n" * 42, "84": b"0.5\n" * 84,
     "lognan": b"0.5\nnan\n" * 42, "inf-weight": b"[weight]\nX= inf\n", "huge-weight": b"[weight]\nX= 1e999\n",
@@ -294,6 +300,8 @@ FILES = {
 }  # fmt: skip
 REFUSED: dict[str, tuple[bytes, str, int, list[str]]] = {  # the list, the arguments, the status, what the message names
     "nothing to do": (LIST, "", 2, ["-m", "--weights", "--sort", "--best"]),
+    "list and best": (LIST, "--best --sort", 2, ["--best", "--sort"]),
+    "no scores": (LIST, "-m lm --log", 2, ["--log", "--scores"]),
     "a label too many": (LIST, "--best --label X", 2, ["1 label", "--label"]),
     "a label that tuners do not take": (LIST, "-m lm --label a_b", 2, ["--label 'a_b'"]),
     "a label twice": (LIST, "-m lm -m lm --label CSLM1", 2, ["CSLM1", "--label"]),
@@ -305,6 +313,10 @@ REFUSED: dict[str, tuple[bytes, str, int, list[str]]] = {  # the list, the argum
     "an empty list": (b"", "-m lm", 1, ["<stdin>: is empty"]),
     "cut off in the first line": (cut_off(1), "-m lm -o out", 1, ["<stdin>:1: 2 fields"]),
     "cut off in the last line": (cut_off(84), "-m lm -o out", 1, ["<stdin>:84: 2 fields"]),
+    "no weight of what every entry has": (
+        b"0 ||| a ||| lm_0= -2 tm_0= 1 ||| -1\n1 ||| b ||| lm_0= -2 tm_0= 1 PL_x= 1 ||| -1\n", "--weights lm_0", 1,
+        ["<stdin>:1: no weight of the feature tm_0"],
+    ),
     "a source of fewer lines": (LIST, "-m model --source eleven", 1, ["<stdin>:78: segment 11", "11", "--source"]),
     "a source of fewer lines, to choose": (LIST, "--best --source eleven", 1, ["<stdin>:82: segment 11", "11", "--source"]),
     "a source of shorter lines": (LIST, "-m model --source short", 1, ["<stdin>:1: phrase |2-2| of a source of 2 words"]),

@@ -161,6 +161,7 @@ def test_what_differs_in_a_few_segments_gets_no_weight(run: Run, here: Path, few
     found = weights(Path("ini").read_bytes())
     assert found["LM"][0] > 0
     assert (found["TM"][0], found["TM"][1] < 0) == (0, decides)
+    assert f": {'TM 1' if decides else 'TM 1, TM 2'}: the same in all entries" in result.err
 
 
 def test_the_same_seed_gives_the_same_bytes_and_lists_are_merged(run: Run, here: Path) -> None:
