@@ -27,7 +27,7 @@ from phrase_rescore.rnn.config import PRESETS, TrainingConfig
 from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.loop import Trainer
-from phrase_rescore.training.pair_task import PairTask
+from phrase_rescore.training.pairs import PairTask
 
 EVALUATED = 256
 

@@ -25,7 +25,7 @@ from plain import PlainScorer
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
-from phrase_rescore.training.pair_task import PairTask
+from phrase_rescore.training.pairs import PairTask
 from phrase_rescore.training.processes import Gradients
 
 PLAIN_BATCH = 64

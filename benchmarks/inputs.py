@@ -12,15 +12,15 @@ from phrase_rescore.data.pair_store import LAYOUT, PairStore
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.vocabulary import most_frequent
 from phrase_rescore.files.inputs import open_input
+from phrase_rescore.messages import Listener
 from phrase_rescore.moses.table import parse_row
-from phrase_rescore.progress import Listener
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.config import PRESETS, TrainingConfig
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.rnn.train import make_task, phrase_source
 from phrase_rescore.training.config import Observer
-from phrase_rescore.training.pair_task import PairTask
-from phrase_rescore.training.session import Source
+from phrase_rescore.training.pairs import PairTask
+from phrase_rescore.training.run import Source
 
 ROOT = Path(__file__).resolve().parents[1]
 REAL = ROOT.parent / "shared" / "data" / "en-fr" / "phrase-table.gz"

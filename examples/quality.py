@@ -33,7 +33,7 @@ from phrase_rescore.moses.table import WHOLE, parse_row
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.scorer import Scorer
 from phrase_rescore.runtime import prepare, usable_cores
-from phrase_rescore.training.pair_task import with_other_sources
+from phrase_rescore.training.pairs import with_other_sources
 
 
 def transitions(targets: Ragged) -> tuple[np.ndarray, np.ndarray]:

@@ -24,11 +24,11 @@ from phrase_rescore.lm.config import PRESETS as LM_PRESETS
 from phrase_rescore.lm.nplm import export_lm
 from phrase_rescore.lm.scorer import TextModel, load_lm
 from phrase_rescore.lm.train import train_text
+from phrase_rescore.messages import Progress, silent
 from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.moses.rewrite_ini import moses_ini
 from phrase_rescore.nmt.config import PRESETS as NMT_PRESETS
 from phrase_rescore.nmt.train import train_sentences
-from phrase_rescore.progress import Progress, silent
 from phrase_rescore.queries.embed import embed
 from phrase_rescore.queries.generate import generate
 from phrase_rescore.queries.score import score, score_lm

@@ -1,6 +1,8 @@
-"""Parts of messages: any text and any number in one printable line."""
+"""Parts of messages: any text and any number in one printable line; who hears what functions say."""
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 
 def printable(text: bytes | str, limit: int = 60) -> str:
@@ -42,3 +44,19 @@ def percent(share: float, digits: int = 1, nothing: str = "none") -> str:
 def shown(text: bytes | str, limit: int = 60) -> str:
     """Quote any text for a message, ``printable`` and cut at ``limit`` characters."""
     return f"'{printable(text, limit)}'"
+
+
+Progress = Callable[[int], object]  # hears how many more bytes were read, or rows, say, were done
+Say = Callable[[str], object]  # hears a message
+
+
+def silent(*ignored: object) -> None:
+    """Show nothing: the default for functions that are called with progress or messages."""
+
+
+@dataclass
+class Listener:
+    """Functions that hear what a function does. The defaults show nothing."""
+
+    say: Say = silent
+    warn: Say = silent  # of what its user should know even if nothing else is shown

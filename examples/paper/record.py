@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from phrase_rescore.files.inputs import open_input, read_rows
+from phrase_rescore.moses.columns import read_sidecar
 from phrase_rescore.moses.ini import read_weights
-from phrase_rescore.moses.sidecar import read_sidecar
 
 SETS = ("dev", "test")
 _PREDICTS = re.compile(r"p\([^)]*\)")  # within a model's signature

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from phrase_rescore.annotation.options import AnnotateOptions
 from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import InputError, ModelError
-from phrase_rescore.files.inputs import Block
+from phrase_rescore.files.inputs import Block, natural_log
 from phrase_rescore.files.outputs import gzip_member
-from phrase_rescore.files.score_files import natural_log
 from phrase_rescore.messages import shown
 from phrase_rescore.moses.columns import MIN_LOG_P
 from phrase_rescore.moses.table import TableBlock, parse_block

@@ -21,8 +21,7 @@ from phrase_rescore._version import __version__
 from phrase_rescore.annotation.annotator import Annotator, Statistics, checkpoint_of
 from phrase_rescore.errors import ModelError, OptionError, RescoreError, lacks_memory
 from phrase_rescore.files.inputs import Block
-from phrase_rescore.messages import counted, first_line, printable
-from phrase_rescore.progress import Listener
+from phrase_rescore.messages import Listener, counted, first_line, printable
 from phrase_rescore.ranges import WORKERS
 from phrase_rescore.runtime import no_cycle_collection, prepare, resolve_device
 

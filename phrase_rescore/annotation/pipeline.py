@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.files.inputs import Block
-from phrase_rescore.messages import printable
-from phrase_rescore.progress import Listener
+from phrase_rescore.messages import Listener, printable
 from phrase_rescore.runtime import no_cycle_collection, prepare, resolve_devices, usable_cores
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from phrase_rescore.data.vocabulary import SIDES, factor_counts, fit_warnings
 from phrase_rescore.errors import InputError, RescoreError
 from phrase_rescore.files.inputs import Block
 from phrase_rescore.files.row_outputs import DroppedRows, ResumableOutput, RowOutput
-from phrase_rescore.messages import counted, percent, share
-from phrase_rescore.progress import Listener, Progress, silent
+from phrase_rescore.messages import Listener, Progress, counted, percent, share, silent
 
 
 @dataclass

@@ -23,14 +23,12 @@ from phrase_rescore.annotation.pipeline import (
 )
 from phrase_rescore.annotation.record import AnnotateObserver, Record, Summary
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files.inputs import BLOCK_BYTES, Block, display_name, look_ahead, open_input, read_blocks
+from phrase_rescore.files.inputs import BLOCK_BYTES, Block, ScoreFiles, display_name, look_ahead, open_input, read_blocks
 from phrase_rescore.files.outputs import atomic_output, gzip_level_of
 from phrase_rescore.files.paths import check_apart, files_of, is_stream, partial_of
 from phrase_rescore.files.row_outputs import ResumableOutput, RowOutput, row_output
-from phrase_rescore.files.score_files import ScoreFiles
-from phrase_rescore.moses.columns import TableColumns
+from phrase_rescore.moses.columns import AddedColumn, TableColumns, format_sidecar, sidecar_path
 from phrase_rescore.moses.file_kinds import TABLE, check_kind
-from phrase_rescore.moses.sidecar import AddedColumn, format_sidecar, sidecar_path
 from phrase_rescore.moses.table import first_row
 from phrase_rescore.runtime import check_precision
 

@@ -8,11 +8,10 @@ from phrase_rescore.files.inputs import display_name, look_ahead, open_input, re
 from phrase_rescore.files.outputs import gzip_level_of, gzip_member
 from phrase_rescore.files.paths import Path, check_apart
 from phrase_rescore.files.row_outputs import row_output
-from phrase_rescore.moses.columns import ScoreColumn, TableColumns
+from phrase_rescore.messages import Progress
+from phrase_rescore.moses.columns import ScoreColumn, TableColumns, sidecar_path
 from phrase_rescore.moses.file_kinds import TABLE, check_kind
-from phrase_rescore.moses.sidecar import sidecar_path
 from phrase_rescore.moses.table import first_row, parse_block, valid_scores
-from phrase_rescore.progress import Progress
 from phrase_rescore.ranges import COLUMNS, check
 from phrase_rescore.runtime import no_cycle_collection
 

@@ -20,8 +20,8 @@ from phrase_rescore.messages import in_one_line
 
 COMMANDS = {  # and the modules of phrase_rescore.cli that have them
     "train": "training", "annotate": "tables", "strip": "tables", "moses-ini": "decoding", "evaluate": "comparison",
-    "score": "queries", "generate": "queries", "embed": "queries", "info": "descriptions",
-    "report": "descriptions", "train-lm": "training", "train-nmt": "training", "score-lm": "queries",
+    "score": "queries", "generate": "queries", "embed": "queries", "info": "queries",
+    "report": "queries", "train-lm": "training", "train-nmt": "training", "score-lm": "queries",
     "export-lm": "decoding", "rescore": "decoding", "tune": "decoding",
 }  # fmt: skip
 _OF_WRITING = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)

@@ -9,8 +9,7 @@ from cloup import option_group
 from phrase_rescore.annotation.options import AnnotateOptions
 from phrase_rescore.cli import options
 from phrase_rescore.cli.options import FILE, MODEL, TEXT, flag, option, setting
-from phrase_rescore.moses.columns import ColumnFormat
-from phrase_rescore.moses.sidecar import FEATURES
+from phrase_rescore.moses.columns import FEATURES, ColumnFormat
 from phrase_rescore.ranges import COLUMNS
 
 

@@ -20,7 +20,7 @@ from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.sampling import Smallest
 from phrase_rescore.data.sorting import SortedPairs
 from phrase_rescore.data.vocabulary import SOURCE_VOCAB, TARGET_VOCAB, UNK, Vocabularies, Vocabulary, format_vocabulary
-from phrase_rescore.progress import Progress, silent
+from phrase_rescore.messages import Progress, silent
 
 HELD_OUT_SOURCES = 0.005  # at most this share of the distinct sources is held out
 _PARTS, _SIDES = ("train", "held_out"), ("src", "tgt")

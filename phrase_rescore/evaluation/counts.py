@@ -17,7 +17,7 @@ from phrase_rescore.evaluation.corpora import Segments, read_lines, segments_of
 from phrase_rescore.evaluation.metrics import Counts, EvaluationSettings
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.outputs import atomic_output, gzip_member
-from phrase_rescore.moses.tokenizer import sacremoses_version
+from phrase_rescore.moses.text import sacremoses_version
 
 FORMAT, VERSION = "phrase-rescore segment statistics", 2
 _BEGINNING = json.dumps({"format": FORMAT}).removesuffix("}").encode() + b","

@@ -12,8 +12,7 @@ import time
 from collections.abc import Iterator
 
 from phrase_rescore.errors import OptionError, writing
-from phrase_rescore.messages import printable
-from phrase_rescore.progress import Say, silent
+from phrase_rescore.messages import Say, printable, silent
 
 
 def lock_file(handle: int) -> bool:

@@ -9,9 +9,9 @@ from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.paths import Path
 from phrase_rescore.info.ini import IniInfo
 from phrase_rescore.info.table import TableInfo
+from phrase_rescore.messages import Progress
 from phrase_rescore.moses.file_kinds import kind_of_folder
 from phrase_rescore.moses.ini import is_ini
-from phrase_rescore.progress import Progress
 
 if TYPE_CHECKING:
     from phrase_rescore.info.model import ModelInfo

@@ -15,10 +15,10 @@ from phrase_rescore.data.sampling import DistinctSample
 from phrase_rescore.errors import RowError
 from phrase_rescore.files.inputs import display_name, open_input, read_blocks
 from phrase_rescore.info.faults import BAR, REFUSED, harmless_tail, row_faults, tail_faults, value_faults
+from phrase_rescore.messages import Progress
 from phrase_rescore.moses.columns import JUDGED_ROWS, looks_annotated
 from phrase_rescore.moses.file_kinds import DESCRIBED, check_kind
 from phrase_rescore.moses.table import READ_ROWS, SEPARATOR, cut_rows, first_row, parse_row, score_values, valid_scores
-from phrase_rescore.progress import Progress
 from phrase_rescore.runtime import no_cycle_collection
 
 

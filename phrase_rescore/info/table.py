@@ -12,9 +12,8 @@ from phrase_rescore.data.vocabulary import coverage
 from phrase_rescore.errors import RescoreError
 from phrase_rescore.info.faults import FAULTS, REFUSED
 from phrase_rescore.info.survey import Survey, SurveyedSide, survey_table
-from phrase_rescore.messages import counted, percent, share
-from phrase_rescore.moses.sidecar import AddedColumn, read_sidecar
-from phrase_rescore.progress import Progress
+from phrase_rescore.messages import Progress, counted, percent, share
+from phrase_rescore.moses.columns import AddedColumn, read_sidecar
 from phrase_rescore.runtime import keep_freed_memory
 
 _LABEL = 13  # characters before a text

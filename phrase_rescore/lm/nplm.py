@@ -20,9 +20,8 @@ from phrase_rescore.errors import RescoreError
 from phrase_rescore.files.outputs import asks_for_gzip, atomic_output
 from phrase_rescore.files.paths import Path
 from phrase_rescore.lm.checkpoint import LanguageModel, load, warnings
-from phrase_rescore.messages import shown
+from phrase_rescore.messages import Say, shown, silent
 from phrase_rescore.moses.text import END, START
-from phrase_rescore.progress import Say, silent
 
 UNKNOWN, NULL = b"<unk>", b"<null>"
 

@@ -27,11 +27,11 @@ from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.paths import beside, is_stream
 from phrase_rescore.lm.config import Text
 from phrase_rescore.lm.nplm import NULL, UNKNOWN
+from phrase_rescore.messages import Listener, Progress, silent
 from phrase_rescore.moses.file_kinds import TEXT, check_kind
 from phrase_rescore.moses.text import END, START, Sentences, parsed_lines
-from phrase_rescore.progress import Listener, Progress, silent
 from phrase_rescore.training.config import Observer
-from phrase_rescore.training.session import Source
+from phrase_rescore.training.run import Source
 
 VOCAB, TRAIN, HELD_OUT = "words.vocab", "train.ids.npy", "held_out.ids.npy"
 RESERVED = frozenset((START, END, UNKNOWN, UNKNOWN.upper(), NULL))  # what ARPA files and NPLM call what is not a word

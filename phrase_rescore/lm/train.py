@@ -18,13 +18,12 @@ from phrase_rescore.lm.checkpoint import LanguageModel, load, save
 from phrase_rescore.lm.config import LanguageModelConfig, LanguageModelNetwork, Regularization
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, Ngrams, initialise, ngrams_at
 from phrase_rescore.lm.prepare import TextSource, TextStore
+from phrase_rescore.messages import Listener, Say
 from phrase_rescore.nn.dropout import dropout
 from phrase_rescore.nn.softmax import LogNormaliser
 from phrase_rescore.nn.storage import copy_weights
-from phrase_rescore.progress import Listener, Say
 from phrase_rescore.training.config import Observer
-from phrase_rescore.training.run import Training, on_this_machine, train
-from phrase_rescore.training.session import check_like
+from phrase_rescore.training.run import Training, check_like, on_this_machine, train
 
 _EVALUATED = 1024  # n-grams at a time
 _SUMMARIZED = (

@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
-from phrase_rescore.messages import counted, shown
+from phrase_rescore.messages import Progress, counted, shown
 from phrase_rescore.moses import table
 from phrase_rescore.moses.file_kinds import PAIRS, POINT, check_kind, check_name
 from phrase_rescore.moses.table import WHOLE, BadRow, Factors, parse_block, phrase_pair, split_fields, words
-from phrase_rescore.progress import Progress
 
 RowReader = Callable[[bytes], tuple[bytes, bytes]]  # from a row to its source and target fields
 

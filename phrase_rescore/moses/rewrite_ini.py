@@ -9,12 +9,10 @@ from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import display_name, open_plain, read_rows
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import Path, check_apart
-from phrase_rescore.messages import counted, printable, shown
-from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns, check_compression
+from phrase_rescore.messages import Say, counted, printable, shown, silent
+from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns, check_compression, sidecar_path
 from phrase_rescore.moses.ini import BINARIZED_TABLES, Feature, Ini, IniLine
-from phrase_rescore.moses.sidecar import sidecar_path
 from phrase_rescore.moses.table import BLANKS_AND_CR, is_number
-from phrase_rescore.progress import Say, silent
 
 
 def new_weights(how: str, added: Sequence[ScoreColumn]) -> list[bytes]:

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.files.inputs import Block, display_name, open_input, read_blocks
-from phrase_rescore.messages import counted, shown
-from phrase_rescore.progress import Progress
+from phrase_rescore.messages import Progress, counted, shown
 
 if TYPE_CHECKING:
     import numpy as np

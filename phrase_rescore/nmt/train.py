@@ -1,6 +1,7 @@
-"""Training a translation model on the sentence pairs of a bitext, ``phrase-rescore train-nmt``."""
+"""Training a translation model on the sentence pairs of a bitext, which it reads: ``phrase-rescore train-nmt``."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,17 @@ from phrase_rescore.data.pair_store import PairStore
 from phrase_rescore.data.prepared import unigram_log_probs
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.sampling import drawn_rows
+from phrase_rescore.errors import InputError, OptionError
+from phrase_rescore.files.inputs import display_name, open_input, read_rows
+from phrase_rescore.messages import Listener, Progress, Say
+from phrase_rescore.moses.file_kinds import TEXT, check_kind
+from phrase_rescore.moses.pairs import PairBlock
+from phrase_rescore.moses.table import words
 from phrase_rescore.nmt.checkpoint import Translation, load, save
 from phrase_rescore.nmt.config import TranslationConfig
 from phrase_rescore.nmt.network import TranslationModel, TranslationSizes, initialise
-from phrase_rescore.nmt.prepare import bitext
-from phrase_rescore.progress import Listener, Say
 from phrase_rescore.training.config import Observer
-from phrase_rescore.training.pair_source import PairSource
-from phrase_rescore.training.pair_task import PairTask, is_sampled
+from phrase_rescore.training.pairs import PairInputs, PairSource, PairTask, is_sampled
 from phrase_rescore.training.run import Training, on_this_machine, train
 
 _DRAWN = 32  # minibatches, whose pairs are sorted by length together
@@ -60,3 +64,35 @@ def of_like_lengths(pairs: EncodedPairs, size: int, seed: int, first: int) -> It
         shuffled = np.random.default_rng((seed, number)).permutation(n)
         for i in shuffled[max(0, first - number * n) :]:
             yield drawn.take(by_length[i * size : (i + 1) * size])
+
+
+_LINES = 4096  # of a file, at a time
+
+
+def bitext(inputs: Sequence[str]) -> PairInputs:
+    """Return the inputs, source and target, and how they are read. Raises OptionError if there are not two files."""
+    if len(inputs) != 2:
+        raise OptionError("name two files, the source and the target of the training text")
+    return PairInputs([tuple(inputs)], _read_bitext, {"form": "bitext"})
+
+
+def _read_bitext(source: str, target: str, on_read: Progress | None = None) -> Generator[PairBlock]:
+    """Read all pairs but those with an empty side. Raises InputError if a file has more lines than the other, or none."""
+    lines = 0
+    with open_input(source, on_read) as src_stream, open_input(target, on_read) as tgt_stream:
+        sides = read_rows(src_stream), read_rows(tgt_stream)
+        while True:
+            src, tgt = (list(islice(rows, _LINES)) for rows in sides)
+            if not lines:
+                check_kind(display_name(source), src, TEXT)
+                check_kind(display_name(target), tgt, TEXT)
+            lines += min(len(src), len(tgt))
+            if len(src) != len(tgt):
+                short, long = (source, target) if len(src) < len(tgt) else (target, source)
+                hint = "the files of a bitext have a line for each line of the other"
+                raise InputError(display_name(short), f"has {lines:,} lines, and {display_name(long)} has more", hint)
+            if not src:
+                return
+            phrases = [[b" ".join(words(row.rstrip(b"\r\n"))) for row in rows] for rows in (src, tgt)]
+            kept = [pair for pair in zip(*phrases, strict=True) if all(pair)]
+            yield PairBlock([source for source, _ in kept], [target for _, target in kept])

@@ -10,9 +10,8 @@ from phrase_rescore.errors import OptionError
 from phrase_rescore.files.inputs import standard_input
 from phrase_rescore.files.outputs import asks_for_gzip, atomic_output
 from phrase_rescore.files.paths import Path, is_stream
-from phrase_rescore.moses.text import PhraseReader
-from phrase_rescore.moses.tokenizer import tokenizer_for
-from phrase_rescore.progress import Progress, Say, silent
+from phrase_rescore.messages import Progress, Say, silent
+from phrase_rescore.moses.text import PhraseReader, tokenizer_for
 from phrase_rescore.queries.score import line_batches, ready_model
 from phrase_rescore.rnn.scorer import BATCH, PhraseEncoder, Side, Vectors, embedded_words, word_embeddings
 from phrase_rescore.runtime import resolve_device

@@ -7,10 +7,8 @@ from typing import Any
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.inputs import standard_input
 from phrase_rescore.files.paths import Path
-from phrase_rescore.messages import counted
-from phrase_rescore.moses.text import PhraseReader
-from phrase_rescore.moses.tokenizer import tokenizer_for
-from phrase_rescore.progress import Progress, Say, silent
+from phrase_rescore.messages import Progress, Say, counted, silent
+from phrase_rescore.moses.text import PhraseReader, tokenizer_for
 from phrase_rescore.queries.score import line_batches, ready_model
 from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, Checked, ranged
 from phrase_rescore.rnn.translator import MAX_LENGTH, Hypothesis, Translator

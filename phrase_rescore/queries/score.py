@@ -16,9 +16,8 @@ from phrase_rescore.files.inputs import display_name, open_input, read_rows, sta
 from phrase_rescore.files.paths import Path
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.scorer import NgramScorer, SentenceScores
-from phrase_rescore.moses.text import END, PairReader, Sentences, parsed_lines
-from phrase_rescore.moses.tokenizer import Tokenizer, tokenizer_for
-from phrase_rescore.progress import Say, silent
+from phrase_rescore.messages import Say, silent
+from phrase_rescore.moses.text import END, PairReader, Sentences, Tokenizer, parsed_lines, tokenizer_for
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.scorer import BATCH, Scorer
 from phrase_rescore.runtime import prepare, resolve_device, usable_cores

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from phrase_rescore.data.sampling import hashes
 from phrase_rescore.data.vocabulary import SIDES, Vocabulary, refuse_swapped
+from phrase_rescore.messages import Progress
 from phrase_rescore.moses.columns import ScoreColumn, TableColumns
 from phrase_rescore.moses.table import READ_ROWS, TableBlock, read_table, select_factor
-from phrase_rescore.progress import Progress
 from phrase_rescore.rnn.checkpoint import Checkpoint
 
 LONG = 4  # words of a long source, as in the paper's Table 2 and figure 5

@@ -14,11 +14,10 @@ from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import Path, is_stream
-from phrase_rescore.moses.columns import MIN_LOG_P
-from phrase_rescore.moses.sidecar import sidecar_path
+from phrase_rescore.messages import Progress, Say, silent
+from phrase_rescore.moses.columns import MIN_LOG_P, sidecar_path
 from phrase_rescore.moses.table import read_table
 from phrase_rescore.moses.text import readable
-from phrase_rescore.progress import Progress, Say, silent
 from phrase_rescore.report import sections
 from phrase_rescore.report.charts import FULL, MAP_HEIGHT, Records, altair, words_map
 from phrase_rescore.report.page import page

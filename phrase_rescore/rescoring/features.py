@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from phrase_rescore.data.vocabulary import UNK, misfits, refuse_swapped
 from phrase_rescore.errors import OptionError, RowError
-from phrase_rescore.files.score_files import ScoreFiles, natural_log
+from phrase_rescore.files.inputs import ScoreFiles, natural_log
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.scorer import NgramScorer
 from phrase_rescore.moses.columns import MIN_LOG_P

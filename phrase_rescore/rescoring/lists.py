@@ -12,11 +12,10 @@ from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.evaluation.corpora import Segments
 from phrase_rescore.evaluation.metrics import Metric
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
-from phrase_rescore.messages import counted, printable
+from phrase_rescore.messages import Progress, counted, printable
 from phrase_rescore.moses.hypotheses import Entry, map_entries, read_entries
 from phrase_rescore.moses.ini import read_weights
 from phrase_rescore.moses.text import decoded
-from phrase_rescore.progress import Progress
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]

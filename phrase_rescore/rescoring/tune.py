@@ -25,9 +25,8 @@ from phrase_rescore.evaluation.significance import LEVEL, randomization_p_values
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import check_apart
-from phrase_rescore.messages import counted, printable
+from phrase_rescore.messages import Progress, counted, printable
 from phrase_rescore.moses.hypotheses import as_value
-from phrase_rescore.progress import Progress
 from phrase_rescore.ranges import RESTARTS, SEEDS, Checked, ranged
 from phrase_rescore.rescoring.lists import Floats, Lists, Reader, Rows, given_weights
 

@@ -13,17 +13,15 @@ from phrase_rescore.data.pair_store import PairStore
 from phrase_rescore.data.prepared import unigram_log_probs
 from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary, shared_rows
 from phrase_rescore.errors import OptionError
+from phrase_rescore.messages import Listener, Say
 from phrase_rescore.moses.pairs import read_pair_blocks
 from phrase_rescore.nn.storage import copy_weights
-from phrase_rescore.progress import Listener, Say
 from phrase_rescore.rnn.checkpoint import Checkpoint, load, save
 from phrase_rescore.rnn.config import TrainingConfig
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.training.config import Observer
-from phrase_rescore.training.pair_source import PairInputs, PairSource
-from phrase_rescore.training.pair_task import PairTask, is_sampled
-from phrase_rescore.training.run import Training, on_this_machine, train
-from phrase_rescore.training.session import check_like
+from phrase_rescore.training.pairs import PairInputs, PairSource, PairTask, is_sampled
+from phrase_rescore.training.run import Training, check_like, on_this_machine, train
 
 # What the training summary of config.json takes from the settings, in its order
 _SUMMARIZED = (

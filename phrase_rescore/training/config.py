@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self, TypeVar
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.progress import Listener, Progress, silent
+from phrase_rescore.messages import Listener, Progress, silent
 from phrase_rescore.ranges import BYTES, LENGTHS, SECONDS, SEEDS, THREADS, Checked, Range, Whole, Words, ranged
 from phrase_rescore.runtime import PRECISIONS, share_of_cores
 

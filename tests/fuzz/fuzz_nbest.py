@@ -5,7 +5,7 @@ import atheris
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import RescoreError
     from phrase_rescore.moses.hypotheses import Entry, read_entries
-    from phrase_rescore.rescoring.totals import weighted_total
+    from phrase_rescore.rescoring.run import weighted_total
 
 import math
 

@@ -11,8 +11,7 @@ import atheris
 
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import RescoreError
-    from phrase_rescore.moses.columns import TableColumns
-    from phrase_rescore.moses.sidecar import read_sidecar, sidecar_path
+    from phrase_rescore.moses.columns import TableColumns, read_sidecar, sidecar_path
 
 from harness import ODD_VALUES, SEPARATOR, fuzz_files, mutate_json, told, workplace
 

@@ -10,8 +10,8 @@ from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.lm.config import Text
 from phrase_rescore.lm.prepare import TextSource, prepare_text
+from phrase_rescore.messages import Listener
 from phrase_rescore.moses.table import words
-from phrase_rescore.progress import Listener
 from phrase_rescore.training.config import Observer
 
 FINGERPRINT = {"inputs": ["text"], "files": [], "options": {}}

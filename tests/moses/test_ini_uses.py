@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import Run
 
-from phrase_rescore.moses.sidecar import AddedColumn, format_sidecar
+from phrase_rescore.moses.columns import AddedColumn, format_sidecar
 
 T = "PhraseDictionaryMemory name=TM0 num-features=4 path=old input-factor=0 output-factor=0"
 U = T.replace("TM0", "TM1").replace("old", "./old")

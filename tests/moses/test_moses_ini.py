@@ -15,10 +15,9 @@ from small_models import small_lm
 
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import open_input
-from phrase_rescore.moses.columns import RANGE_ROWS, ColumnFormat, ScoreColumn, TableColumns
+from phrase_rescore.moses.columns import RANGE_ROWS, ColumnFormat, ScoreColumn, TableColumns, format_sidecar
 from phrase_rescore.moses.ini import Ini
 from phrase_rescore.moses.rewrite_ini import hints, new_weights, with_table
-from phrase_rescore.moses.sidecar import format_sidecar
 from phrase_rescore.moses.table import parse_row
 
 SCORE, COUNT = ScoreColumn(5, 1e-9, 0.5), ScoreColumn(6, 1, 7.389056)

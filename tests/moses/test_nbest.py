@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.moses.hypotheses import as_value, check_label, parse_line, read_entries
-from phrase_rescore.rescoring.totals import weighted_total
+from phrase_rescore.rescoring.run import weighted_total
 
 LINE = b"7 ||| la maison  ||| Distortion0= 0 LM0= -60.2745 TranslationModel0= -0.298612 -11.4589 ||| -6.57365 ||| 0-1=0-1\r\n"
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from phrase_rescore.errors import InputError, OptionError
-from phrase_rescore.moses.columns import ColumnFormat, TableColumns, looks_annotated
-from phrase_rescore.moses.sidecar import AddedColumn, format_sidecar
+from phrase_rescore.moses.columns import AddedColumn, ColumnFormat, TableColumns, format_sidecar, looks_annotated
 
 LOG_P = np.array([math.log(0.5), -1000.0, 0.25, math.log(1e-3)])  # one below the clamp, one a rounding error above 1
 UNKNOWN = [0, 1, 2, 100]

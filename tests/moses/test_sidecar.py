@@ -11,7 +11,7 @@ from conftest import Run
 from moses_harness import ini_text
 
 from phrase_rescore.errors import InputError
-from phrase_rescore.moses.sidecar import AddedColumn, format_sidecar, read_sidecar
+from phrase_rescore.moses.columns import AddedColumn, format_sidecar, read_sidecar
 
 TABLE = b"".join(b"the ||| das ||| 0.%d 0.25 1 0.5 ||| 0-0 ||| 3 2 1 ||| |||\n" % i for i in range(1, 9))
 READERS: dict[str, Callable[[Path, str], list[object]]] = {

@@ -24,7 +24,7 @@ from phrase_rescore.nmt.scorer import SentenceScorer
 from phrase_rescore.nmt.train import of_like_lengths
 from phrase_rescore.nn.packed import pack_pairs
 from phrase_rescore.training.config import Observer
-from phrase_rescore.training.pair_task import PairTask
+from phrase_rescore.training.pairs import PairTask
 
 Array = NDArray[np.float64]
 PAIRS = [([2, 3, 4], [3, 2]), ([2], [4, 4, 4, 1]), ([2, 3, 4], [3, 5]), ([5, 5], []), ([2, 3, 4], [3, 2])]
@@ -160,7 +160,7 @@ def test_it_learns_a_language(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_stopped_and_resumed_it_gives_the_same_bytes(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phrase_rescore.training.pair_task.WORTHWHILE", 1)  # words are drawn
+    monkeypatch.setattr("phrase_rescore.training.pairs.WORTHWHILE", 1)  # words are drawn
     inputs, whole, model = bitext(tmp_path), tmp_path / "whole", tmp_path / "model"
     for path in inputs:
         Path(path + ".gz").write_bytes(gzip.compress(Path(path).read_bytes()))

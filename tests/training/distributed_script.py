@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from small_models import encoded, random_pairs, small_checkpoint
 
-from phrase_rescore.training.pair_task import PairTask
+from phrase_rescore.training.pairs import PairTask
 from phrase_rescore.training.processes import Gradients, ProcessGroup, find_processes, process_group
 
 STEPS = 20

@@ -73,7 +73,7 @@ import torch.distributed.distributed_c10d as c10d
 c10d._get_default_timeout = lambda backend: timedelta(seconds=3)  # as 10 or 30 minutes are to a night
 from phrase_rescore.cli.main import main
 from phrase_rescore.training import processes as distributed
-from phrase_rescore.training import pair_source as prepare
+from phrase_rescore.training import pairs as prepare
 distributed._MINUTE, what = timedelta(seconds=2), sys.argv.pop(1)
 made = prepare.sorted_pairs
 

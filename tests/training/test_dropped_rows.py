@@ -4,7 +4,7 @@ import pytest
 from small_trainings import Stopped, small_training
 
 from phrase_rescore.errors import InputError
-from phrase_rescore.training import pair_source
+from phrase_rescore.training import pairs as pair_source
 
 
 @pytest.mark.parametrize("prepared", [False, True], ids=["before the pairs have their name", "after it"])

@@ -13,7 +13,7 @@ from small_models import encoded, random_pairs, small_checkpoint
 from phrase_rescore.data.sampling import Permutation, drawn_rows
 from phrase_rescore.nn.packed import pack_pairs
 from phrase_rescore.rnn.network import RNNEncoderDecoder
-from phrase_rescore.training.pair_task import PairTask
+from phrase_rescore.training.pairs import PairTask
 from phrase_rescore.training.processes import Gradients
 
 

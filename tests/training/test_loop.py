@@ -11,7 +11,7 @@ from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.rnn.config import PRESETS
 from phrase_rescore.training.config import Recipe
 from phrase_rescore.training.loop import Trainer
-from phrase_rescore.training.pair_task import with_other_sources
+from phrase_rescore.training.pairs import with_other_sources
 
 
 class Parabola:

@@ -8,7 +8,7 @@ import torch
 from small_trainings import Training, files, small_training
 
 from phrase_rescore.errors import RescoreError
-from phrase_rescore.training.pair_task import PairTask
+from phrase_rescore.training.pairs import PairTask
 from phrase_rescore.training.state import TrainingState
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from phrase_rescore.errors import ModelError, OptionError, RescoreError
 from phrase_rescore.nn import softmax
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.loop import Trainer
-from phrase_rescore.training.pair_task import is_sampled
+from phrase_rescore.training.pairs import is_sampled
 from phrase_rescore.training.state import TrainingState
 
 pytestmark = pytest.mark.slow
@@ -98,7 +98,7 @@ def test_other_data_on_standard_input_is_refused(run, training, tmp_path, monkey
 
 
 def test_a_sampled_softmax_draws_the_same_words_after_a_resume(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phrase_rescore.training.pair_task.WORTHWHILE", 1)
+    monkeypatch.setattr("phrase_rescore.training.pairs.WORTHWHILE", 1)
     monkeypatch.setattr(softmax, "SURE", 4)
     seeds: list[tuple[int, ...]] = []
     true_words = softmax.sampled_words
