@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from phrase_rescore.data.prepared import Fingerprint, Layout, growing_array, mapped
+from phrase_rescore.data.prepared import Fingerprint, Layout, Numbers, growing_array, mapped
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.sampling import Smallest
 from phrase_rescore.data.sorting import SortedPairs
@@ -28,7 +28,7 @@ _FILES = tuple(".".join((*names, "npy")) for names in product(_PARTS, _SIDES, ("
 
 
 @dataclass(frozen=True)
-class PairNumbers:
+class PairNumbers(Numbers):
     """The counts of a store and of what was left out; all but the shares are numbers of distinct pairs."""
 
     training: int

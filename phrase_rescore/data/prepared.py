@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,17 @@ def fingerprint_of(inputs: Sequence[str], files: Sequence[str | None] = (), **op
     return {"inputs": list(map(stamp, inputs)), "files": [path and stamp(path) for path in files], "options": options}
 
 
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers in the summary of prepared data: counts, shares, hashes. Raises ValueError for impossible ones."""
+
+    def __post_init__(self) -> None:
+        for name, kind in get_type_hints(type(self)).items():
+            value: Any = getattr(self, name)
+            if (kind is int and not (isinstance(value, int) and value >= 0)) or (kind is float and not 0 <= value <= 1):
+                raise ValueError(f"{name} {value}")
+
+
 Store = TypeVar("Store", bound=Any)  # data prepared on disk, which have ``numbers``
 Fill = Callable[[str], tuple[Any, Sequence[Vocabulary]]]  # numbers, and vocabularies
 
@@ -52,7 +63,7 @@ class Layout(Generic[Store]):
     vocabularies: tuple[str, ...]
     arrays: tuple[str, ...]
     version: int
-    numbers: Callable[..., Any]  # a dataclass of counts, shares, hashes
+    numbers: type[Numbers]
     load: Callable[..., Store]  # takes the directory, the numbers and the vocabularies
 
     def _sizes(self, directory: str) -> dict[str, int]:

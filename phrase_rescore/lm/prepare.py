@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore._version import __version__
-from phrase_rescore.data.prepared import Fingerprint, Layout, fingerprint_of, growing_array, mapped
+from phrase_rescore.data.prepared import Fingerprint, Layout, Numbers, fingerprint_of, growing_array, mapped
 from phrase_rescore.data.sampling import Smallest
 from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary, format_vocabulary, most_frequent, read_shortlist, untrained_unk
 from phrase_rescore.errors import OptionError
@@ -40,7 +40,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class TextNumbers:
+class TextNumbers(Numbers):
     """What a store holds; words are running words, EOS not counted."""
 
     sentences: int

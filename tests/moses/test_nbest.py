@@ -107,7 +107,7 @@ def test_a_total_is_the_weighted_sum() -> None:
     missing = Counter[bytes]()
     assert weighted_total(features, {b"LM0": [0.5], b"TM0": [2, -1], b"other": [7]}, missing) == -2.0
     assert missing == {b"TM0_sparse": 1}
-    with pytest.raises(RowError, match="no weight of the feature TM0_sparse; name it in the file of --weights, 'TM0_sp"):
+    with pytest.raises(RowError, match="no weight of the feature TM0_sparse; name it in the file of --weights; 'TM0_sp"):
         weighted_total(features, {b"LM0": [0.5], b"TM0": [2, -1]})
     with pytest.raises(RowError, match="no weight of the feature tm_pt"):
         weighted_total({b"tm_pt": [1, 2]}, {}, missing)
