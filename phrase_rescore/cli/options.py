@@ -17,7 +17,7 @@ import cloup
 from click.core import ParameterSource
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files.paths import check_apart, files_of, is_stream
+from phrase_rescore.files.paths import beside, check_apart, files_of, is_stream
 from phrase_rescore.messages import shown
 from phrase_rescore.ranges import BYTES, DIGITS, SECONDS, Range, SettingError
 
@@ -61,6 +61,16 @@ class PathName(click.Path):
         raise OptionError(f"{_called(param)}: {message}")
 
 
+class _Model(PathName):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value and not os.path.lexists(value):
+            hint = "train, train-lm and train-nmt make such directories"
+            if os.path.isdir(beside(value, "training")):
+                hint = "its training was interrupted: the same command with --resume continues it, with --finish ends it"
+            self.fail(f"no model directory {value}; {hint}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class _Output(PathName):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = super().convert(value, param, ctx)
@@ -71,7 +81,7 @@ class _Output(PathName):
 
 
 FILE = PathName(exists=True, dir_okay=False, allow_dash=True)  # is read
-MODEL = PathName(exists=True, file_okay=False)  # a directory that is read
+MODEL = _Model(exists=True, file_okay=False)  # a directory that is read
 NEW_DIRECTORY = PathName(file_okay=False)  # is made, or replaced as a whole
 OUTPUT = _Output(dir_okay=False, readable=False, allow_dash=True)  # a file that takes its name when it is complete
 

@@ -201,3 +201,12 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert np.int64(3) in Whole(1, 5)
     assert np.float32(0.5) in Range(0, 1)
     assert np.float64("nan") not in Range(0, 1)
+
+
+@pytest.mark.parametrize(("training", "named"), [(False, ["train-lm", "train-nmt"]), (True, ["--resume", "--finish"])])
+def test_a_model_that_is_not_there_is_one_to_train(run: Run, tmp_path: Path, training: bool, named: list[str]) -> None:
+    if training:
+        (tmp_path / "m.training").mkdir()
+    result = run("score", "-m", tmp_path / "m")
+    assert result.status == 2
+    assert all(name in result.last_line for name in ["-m", str(tmp_path / "m"), *named])
