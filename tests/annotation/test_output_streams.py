@@ -131,3 +131,17 @@ def test_a_file_that_cannot_grow_ends_it(name: str, unbuffered: str, here: Path,
     assert done.returncode == 1
     assert b"OUTPUT IS INCOMPLETE" in done.stderr
     assert b"File too large" in done.stderr
+
+
+def test_a_terminated_stream_says_so_and_has_the_status_of_the_signal() -> None:
+    command = [sys.executable, "-m", "phrase_rescore", "strip", "-", "--columns", "1"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(b"a ||| b ||| 1 1\n" * 20_000)  # more than is read at a time, and than a pipe holds
+        process.stdin.flush()
+        process.stdout.readline()
+        process.terminate()
+        told = process.communicate()[1]
+    assert process.returncode == 143
+    assert b"OUTPUT IS INCOMPLETE" in told

@@ -94,6 +94,7 @@ def test_a_run_goes_on_with_the_same_scores_alone(run: Run, here: Path, monkeypa
     Path("p").write_bytes(b"0.5\n" + b"".join(lines[1:]))
     assert "rows or their scores differ from the interrupted run's" in run(*asked, "--resume").err
     Path("p").write_bytes(b"".join(lines))
+    assert "made with log False, not True" in run(*asked, "--resume", "--log").err
     assert run(*asked, "--resume").status == 0
     assert Path("out").read_bytes() == whole
 

@@ -55,7 +55,7 @@ def test_an_inverse_model_takes_source_and_target_of_the_table(make_model: MakeM
     config = Path(make_model(), "config.json")  # it has as many words on either side, so that its weights fit
     config.write_text(config.read_text().replace('"inverse": false', '"inverse": true'))
     model = pr.load(config.parent)
-    assert model.unknown_words(SOURCES, TARGETS).tolist() == [0, 0, 1]
+    assert model.unknown_words([*SOURCES, "zebra"], [*TARGETS, "das"]).tolist() == [0, 0, 1, 1]
     assert model.embed(["das haus"]).shape == (1, 7)
     assert "p(source|target)" in model.signature
 

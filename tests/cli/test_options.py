@@ -133,7 +133,7 @@ def test_a_training_may_start_from_the_model_that_it_replaces(run: Run, here: Pa
 
 @pytest.mark.parametrize(("kind", "numbers"), [
     (Value("N", Whole(1, 5).read), {"1": 1, "+5": 5}), (Value("N", Range(0, 2).read), {"1e-3": 0.001, ".5": 0.5, "2.": 2.0}),
-    (DURATION, {"90": 90.0, "1.5m": 90.0, "2h": 7200.0}), (BYTE_SIZE, {"500K": 500 << 10, "2GiB": 2 << 30}),
+    (DURATION, {"90": 90.0, "1.5m": 90.0, "2h": 7200.0, "1d": 86400.0}), (BYTE_SIZE, {"500K": 500 << 10, "2GiB": 2 << 30}),
 ])  # fmt: skip
 def test_what_is_a_number(kind: click.ParamType, numbers: dict[str, object]) -> None:
     assert {text: kind.convert(text, None, None) for text in numbers} == numbers

@@ -94,8 +94,8 @@ def test_what_is_prepared_is_used_again(run: Run, text: Path, tmp_path: Path) ->
     assert "--max-time" not in first.err, "a short training of a language model is not warned of"
     again = run(*line, "--overwrite")
     assert f"text: found prepared in {tmp_path}/encoded" in again.err
-    other = run(*line, "--overwrite", "--shortlist", "2")
-    assert "found prepared" not in other.err
+    for other in (("--held-out-share", "0.3"), ("--shortlist", "2")):
+        assert "found prepared" not in run(*line, "--overwrite", *other).err
     with open(text, "a") as stream:
         stream.write("one more\n")
     assert "found prepared" not in run(*line, "--overwrite").err

@@ -73,6 +73,12 @@ def test_phi_is_a_column_of_the_table_s_own(tmp_path: Path, own: int, phi: int, 
             columns.phi(number)
 
 
+def test_phi_stands_before_the_columns_of_models(tmp_path: Path) -> None:
+    """Of a table with two of its own, two of a model, and four more."""
+    columns = columns_of(tmp_path, 6, ColumnFormat().described(3, [("m", "target")], ()))
+    assert (columns.phi().number, columns.phi(inverse=True).number) == (2, 1)
+
+
 def test_columns_that_the_sidecar_names(tmp_path: Path) -> None:
     added = ColumnFormat(scale="log").described(3, [("one", "source"), ("other", "target")], ["folder/p"])
     assert added == [

@@ -3,7 +3,7 @@
 from unittest import mock
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from row_edits import with_scores
 
@@ -41,6 +41,7 @@ BLOCKS = st.one_of(
 
 
 @given(BLOCKS, st.sampled_from([2, 2, 2, 1, 3]), st.integers(0, 1), st.booleans())
+@example([b"a ||| b ||| 1 0.5", b"a ||| b"], 2, 0, False)  # its last row is bad and ends without a newline
 def test_rows_of_a_block_are_those_taken_one_by_one(rows, n_scores, drop, newline) -> None:
     drop = min(drop, n_scores - 1)
     data = b"\n".join(rows) + b"\n" * (newline or not rows[-1])

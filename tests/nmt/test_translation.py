@@ -142,6 +142,14 @@ def bitext(folder: Path) -> list[str]:
     return [str(folder / "e"), str(folder / "f")]
 
 
+def test_a_training_drops_the_share_that_is_asked_for(tmp_path: Path) -> None:
+    inputs = bitext(tmp_path)
+    for share in (0.0, 0.5):
+        train_nmt(inputs, tmp_path / str(share), **SMALL | {"max_steps": 1, "dropout": share})
+    one, other = (files(tmp_path / name)["model-00001-of-00001.safetensors"] for name in ("0.0", "0.5"))
+    assert one != other
+
+
 @pytest.mark.slow
 def test_it_learns_a_language(run: Run, tmp_path: Path) -> None:
     model = tmp_path / "nmt"

@@ -104,7 +104,10 @@ def test_a_table_that_is_not_annotated_is_scored_on_a_sample(plain, model_dir, r
     said = re.search(r"warning: The table has no score of a model: a sample was, (\d+) of its (\d+) rows", result.err)
     assert 80 < int(said[1]) <= 100
     assert int(said[2]) == len(table_rows())
-    assert "The table has no score of a model: a sample was" in (tmp_path / "r.html").read_text("utf-8")
+    page = (tmp_path / "r.html").read_text("utf-8")
+    assert "The table has no score of a model: a sample was" in page
+    points = json.loads(re.search(r'data-chart="scatter">(.*?)</script>', page, re.S)[1])["datasets"]["points"]
+    assert sum(point["weight"] for point in points) == pytest.approx(len(table_rows()), rel=1e-3), "rows of the whole table"
 
 
 def test_an_inverse_model_compares_no_targets(plain, run, tmp_path):
@@ -172,6 +175,15 @@ def test_a_sample_has_whole_sources(annotated, model_dir):
     expected = [tuple(row.split(b" ||| ")[:2]) for row in table_rows() if row.split(b" ||| ")[0] in chosen]
     assert sorted(zip(some.src, some.tgt, strict=True)) == sorted(expected)
     assert len(some.starts) == len(chosen)
+
+
+def test_without_counts_a_source_was_seen_as_often_as_it_has_rows(model_dir, tmp_path):
+    row = b"the house is small ||| %b ||| 0.5 0.5 0.5 0.5%b\n"
+    for counts, seen in ((b"", 2), (b" ||| 0-0 ||| 1 7 1", 7)):
+        (tmp_path / "table").write_bytes(row % (b"das", counts) + row % (b"ist", counts))
+        reader, rows = read(tmp_path / "table", model_dir)
+        assert reader.long_sources == {b"the house is small": seen}
+        assert rows.occurrences.tolist() == [seen]
 
 
 def test_figures_are_those_of_the_rows(annotated, model_dir):

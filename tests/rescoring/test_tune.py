@@ -113,6 +113,10 @@ def test_a_line_search_finds_the_best_of_a_grid() -> None:
         step, score = best_step(a, b, counts)
         assert score >= best - 1e-9
         assert score == pytest.approx(float(bleu(counts[rows, (a + step * b).argmax(1)].sum(0))))
+        twice = np.concatenate([a, a]), np.concatenate([b, b]), np.concatenate([counts, counts[::-1]])  # change at one γ
+        step, score = best_step(*twice)
+        chosen = twice[2][np.arange(2 * len(rows)), (twice[0] + step * twice[1]).argmax(1)]
+        assert score == pytest.approx(float(bleu(chosen.sum(0))))
 
 
 def test_weights_are_as_good_as_the_best_of_many() -> None:

@@ -1,10 +1,12 @@
-"""``--device`` and ``--precision``: names that a machine has and names that it lacks."""
+"""``--device`` and ``--precision``: names that a machine has and names that it lacks; the cores of a process."""
+
+import os
 
 import pytest
 import torch
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.runtime import check_precision, resolve_device, resolve_devices
+from phrase_rescore.runtime import check_precision, resolve_device, resolve_devices, share_of_cores
 
 
 def test_a_precision_that_a_device_lacks() -> None:
@@ -27,3 +29,11 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolve_devices("auto") == ("cpu",)
     with pytest.raises(OptionError, match="no such device"):
         resolve_devices("cuda")
+
+
+def test_processes_of_a_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
+    for processes, cores in ((None, 8), ("1", 8), ("3", 2), ("16", 1)):
+        if processes:
+            monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
+        assert share_of_cores() == cores

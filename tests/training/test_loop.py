@@ -78,7 +78,8 @@ def test_what_stops_training():
     assert Trainer(Parabola(), replace(RECIPE, max_steps=None, max_time=0.05)).fit().steps > 0
 
 
-def test_patience_waits_for_measurements_alone() -> None:
+def test_patience_waits_for_measurements_alone_and_anew_after_a_better_one() -> None:
+    assert Trainer(Parabola(), replace(RECIPE, patience=1, max_steps=9, eval_every=1)).fit().steps == 9
     task = Parabola()
     task.evaluate = lambda: None  # type: ignore[assignment, method-assign, return-value]
     assert Trainer(task, replace(RECIPE, patience=1, max_steps=9, eval_every=1)).fit().steps == 9

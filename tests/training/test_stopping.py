@@ -1,5 +1,6 @@
 """A training that is stopped keeps its steps: it continues to the same bytes, to another end, or becomes a model as it is."""
 
+import itertools
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import Run
@@ -77,7 +79,7 @@ def test_what_is_ignored_stays_ignored_and_other_threads_have_no_signals() -> No
 @pytest.mark.parametrize(("settings", "steps", "seconds"), [
     ({}, 50, 3600.0), ({"max_steps": 9}, 9, None), ({"max_time": 9.0}, None, 9.0), ({"epochs": 2.0}, 20, None),
     ({"epochs": 2.0, "max_steps": 9}, 9, None), ({"epochs": 2.0, "max_steps": 99, "max_time": 9.0}, 20, 9.0),
-    ({"epochs": 1e-9}, 1, None), ({"usual_time": 0.0}, 50, None),
+    ({"epochs": 1e-9}, 1, None), ({"epochs": 1.01}, 11, None), ({"usual_time": 0.0}, 50, None),
 ])  # fmt: skip
 def test_the_limits_of_a_training(settings: dict[str, float], steps: int | None, seconds: float | None) -> None:
     """Those that are given, of which the first counts; without one, five passes or an hour."""
@@ -203,6 +205,17 @@ def test_the_end_may_change_at_resume(training: Training, given: dict[str, float
     assert found["steps"] == (steps or -(-2 * found["distinct_pairs"]["training"] // 32))
     assert found["max_seconds"] == given.get("max_time")
     assert not training.state_dir.exists()
+
+
+@pytest.mark.slow
+def test_the_time_of_a_training_is_that_of_all_its_sittings(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    minutes = itertools.count()
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: 60.0 * next(minutes)))
+    interrupt(training.but(max_steps=None, max_time=1200.0), 11)
+    assert training.but(max_steps=None, resume=True).run().training["steps"] < 20
+    log = [json.loads(line) for line in (Path(training.model_dir) / "train.log.jsonl").read_text().splitlines()]
+    seconds = [record["seconds"] for record in log]
+    assert seconds == sorted(seconds)
 
 
 @pytest.mark.slow
