@@ -46,7 +46,9 @@ def ngrams_at(ids: NDArray[np.int32], places: NDArray[np.int64], order: int) -> 
     """Cut the n-grams that end at these places of a text, whose sentences end in EOS. What is before a sentence is EOS, too."""
     around = places[:, None] + np.arange(1 - order, 0)
     contexts = np.where(around >= 0, ids[np.maximum(around, 0)], EOS)
-    contexts[np.logical_or.accumulate((contexts == EOS)[:, ::-1], axis=1)[:, ::-1]] = EOS
+    ends = contexts == EOS
+    of_others = np.logical_or.accumulate(ends[:, ::-1], axis=1)[:, ::-1]  # up to the last EOS
+    contexts[of_others] = EOS
     return Ngrams(contexts.astype(np.int64), ids[places].astype(np.int64))
 
 

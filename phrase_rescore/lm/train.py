@@ -69,8 +69,10 @@ class NgramTask:
     def parts(self, batch: Ngrams, parts: int, step: int = 0, done: float = 1.0) -> list[Ngrams]:
         """Cut a minibatch into ``parts`` of like size."""
         ends = np.linspace(0, len(batch), parts + 1).astype(int)
-        places = enumerate(pairwise(ends.tolist()))
-        return [Ngrams(batch.contexts[a:b], batch.words[a:b], (*batch.draw, number)) for number, (a, b) in places]
+        cut = list[Ngrams]()
+        for number, (a, b) in enumerate(pairwise(ends.tolist())):
+            cut.append(Ngrams(batch.contexts[a:b], batch.words[a:b], (*batch.draw, number)))
+        return cut
 
     def loss(self, module: nn.Module, part: Ngrams) -> Tensor:
         """Return the negative log-likelihood of the n-grams in nats, plus α Σ log² Z: a scalar."""

@@ -83,11 +83,15 @@ class TuneSummary:
 
 def bleu(counts: Floats) -> Floats:
     """Return BLEU of sums of counts, (..., 10), as sacrebleu smooths it."""
-    zero = counts[..., 2:6] == 0
-    matches = np.where(zero, 0.5 ** np.cumsum(zero, -1), counts[..., 2:6]) * (counts[..., 2:3] > 0)
+    length, reference, matches, ngrams = counts[..., 0], counts[..., 1], counts[..., 2:6], counts[..., 6:10]
+    zero = matches == 0
+    smoothed = np.where(zero, 0.5 ** np.cumsum(zero, -1), matches)
+    smoothed = smoothed * (matches[..., :1] > 0)  # without a word in common there is nothing to smooth
     with np.errstate(all="ignore"):
-        score = np.exp(np.log(matches / counts[..., 6:10]).mean(-1) + np.minimum(0, 1 - counts[..., 1] / counts[..., 0]))
-    return np.asarray(np.where(counts[..., 6:10].all(-1), 100 * score, 0.0))
+        precision = np.log(smoothed / ngrams).mean(-1)
+        brevity = np.minimum(0, 1 - reference / length)
+        score = 100 * np.exp(precision + brevity)
+    return np.asarray(np.where(ngrams.all(-1), score, 0.0))
 
 
 def expected_bleu(counts: Tensor) -> Tensor:
@@ -172,11 +176,14 @@ def searched(features: Floats, counts: Floats, start: Floats, rng: np.random.Gen
 
 def scaled(lists: Lists, least: float = 0.0) -> tuple[Floats, Floats]:
     """Return centred features in standard deviations, and these: 0 for what differs in at most ``least`` of the segments."""
-    means = [np.bincount(lists.segment, column) / np.bincount(lists.segment) for column in lists.features.T]
-    centred = lists.features - np.stack(means, axis=1)[lists.segment]
-    scale, differs = centred.std(0), np.abs(centred) > TINY * np.abs(lists.features).max(0)
+    entries = np.bincount(lists.segment)
+    means = np.stack([np.bincount(lists.segment, column) / entries for column in lists.features.T], axis=1)
+    centred = lists.features - means[lists.segment]
+    scale = centred.std(0)
+    differs = np.abs(centred) > TINY * np.abs(lists.features).max(0)
+    # of each feature, the number of segments in which it differs
     segments = np.array([len(np.unique(lists.segment[rows])) for rows in differs.T])
-    scale[segments <= least * (lists.segment[-1] + 1)] = 0
+    scale[segments <= least * len(entries)] = 0
     return centred / np.where(scale > 0, scale, np.inf), scale
 
 

@@ -105,8 +105,10 @@ class Prefixes:
 
     def word_log_p(self, parents: Indices, words: Indices) -> NDArray[np.float64]:
         """Return natural log p of the words (m,), each after the prefix that ``parents`` (m,) names: (m,)."""
-        decoder, after, next_words = self.model.decoder, self.model.index(parents), self.model.index(words)
-        logits = (self.g[after] * decoder.G_l[next_words]).sum(1) + decoder.b_G[next_words]
+        decoder = self.model.decoder
+        after, next_words = self.model.index(parents), self.model.index(words)
+        products = (self.g[after] * decoder.G_l[next_words]).sum(1)
+        logits = products + decoder.b_G[next_words]
         return (logits - self.log_z[after]).double().cpu().numpy()
 
     def continued(self, parents: Indices, words: Indices) -> Prefixes:

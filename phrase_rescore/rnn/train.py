@@ -96,7 +96,9 @@ def make_task(config: TrainingConfig, store: PairStore, listener: Listener) -> P
 
 def initialise_from(model: RNNEncoderDecoder, read: Vocabulary, predicted: Vocabulary, donor: Checkpoint, say: Say) -> None:
     """Copy the donor's weights, which fit; rows of words that it does not know stay."""
-    rows = [shared_rows(own, known) for own, known in zip((read, predicted), donor.vocabs, strict=True)]
-    for side, own, (here, _) in zip(donor.sides, (read, predicted), rows, strict=True):
-        say(f"{side}: {len(here) - FIRST_WORD:,} of {len(own.words):,} words start from the other model")
+    rows = []
+    for side, own, known in zip(donor.sides, (read, predicted), donor.vocabs, strict=True):
+        shared = shared_rows(own, known)
+        rows.append(shared)
+        say(f"{side}: {len(shared[0]) - FIRST_WORD:,} of {len(own.words):,} words start from the other model")
     copy_weights(model, donor.model, {name: rows[side] for name, side in WORD_ROWS.items()})

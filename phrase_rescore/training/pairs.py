@@ -152,15 +152,20 @@ _READS, _FEWEST = 0.05, 20
 def with_other_sources(pairs: EncodedPairs, seed: int = 0) -> tuple[EncodedPairs, Indices]:
     """Replace every source by another of equal length. Return the pairs for which there is one, and their rows."""
     rng = np.random.default_rng(seed)
-    sources = [tuple(pairs.src.ids[a:b]) for a, b in zip(pairs.src.offsets, pairs.src.offsets[1:], strict=False)]
+    sources = [tuple(ids) for ids in np.split(pairs.src.ids, pairs.src.offsets[1:-1])]
+    by_length: dict[int, set[tuple[int, ...]]] = {}
+    for source in sources:
+        by_length.setdefault(len(source), set()).add(source)
     other: dict[tuple[int, ...], tuple[int, ...]] = {}
-    for length in sorted({len(s) for s in sources}):
-        group = sorted({s for s in sources if len(s) == length})
-        order = rng.permutation(len(group))
-        if len(group) > 1:
-            other.update((group[a], group[b]) for a, b in zip(order, np.roll(order, 1), strict=True))
+    for _, group in sorted(by_length.items()):
+        alike = sorted(group)
+        order = rng.permutation(len(alike))
+        if len(alike) > 1:
+            for a, b in zip(order, np.roll(order, 1), strict=True):
+                other[alike[a]] = alike[b]
     rows = np.array([i for i, source in enumerate(sources) if source in other], dtype=np.int64)
-    return EncodedPairs(Ragged.of([other[sources[i]] for i in rows]), pairs.tgt.take(rows)), rows
+    exchanged = Ragged.of([other[sources[i]] for i in rows])
+    return EncodedPairs(exchanged, pairs.tgt.take(rows)), rows
 
 
 @torch.no_grad()
