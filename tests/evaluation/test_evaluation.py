@@ -111,6 +111,8 @@ def test_several_runs(run: Run, files: dict[str, str]) -> None:
         assert 0 < cell["p_randomization"] < 0.1
         assert found["one"][metric]["p_bootstrap"] is not None, "one output against one"
     assert scored(run, *args) == report
+    against_several = cells(scored(run, *args[:3], f"base={','.join(runs)}", args[5], *SAMPLES))["one"]
+    assert [cell["p_bootstrap"] for cell in against_several.values()] == [None] * len(METRICS)
 
 
 def test_detokenized_text_is_scored_as_people_write_it(run: Run, files: dict[str, str], tmp_path: Path) -> None:
