@@ -6,44 +6,39 @@ that compute set torch's threads and treatment of denormal numbers for the proce
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from phrase_rescore.annotation.annotator import Statistics
-from phrase_rescore.annotation.options import AnnotateOptions
-from phrase_rescore.annotation.record import AnnotateObserver, Summary
-from phrase_rescore.annotation.run import annotate as annotate_table
-from phrase_rescore.annotation.strip import strip
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, RowError
-from phrase_rescore.evaluation.run import evaluate
 from phrase_rescore.files.paths import Path, beside, check_apart
-from phrase_rescore.info.run import info as info  # not in __all__, nor is report: the package has folders of these names
 from phrase_rescore.lm.config import PRESETS as LM_PRESETS
-from phrase_rescore.lm.nplm import export_lm
-from phrase_rescore.lm.scorer import TextModel, load_lm
-from phrase_rescore.lm.train import train_text
 from phrase_rescore.messages import Progress, silent
 from phrase_rescore.moses.columns import ColumnFormat
-from phrase_rescore.moses.rewrite_ini import moses_ini
 from phrase_rescore.nmt.config import PRESETS as NMT_PRESETS
-from phrase_rescore.nmt.train import train_sentences
-from phrase_rescore.queries.embed import embed
-from phrase_rescore.queries.generate import generate
-from phrase_rescore.queries.score import score, score_lm
-from phrase_rescore.report.run import report as report
-from phrase_rescore.rescoring.run import RescoreOptions, RescoreSummary
-from phrase_rescore.rescoring.run import rescore as rescore_list
-from phrase_rescore.rescoring.tune import TuneOptions, TuneSummary
-from phrase_rescore.rescoring.tune import tune as tune_lists
 from phrase_rescore.rnn.config import PRESETS
-from phrase_rescore.rnn.model import Model, load
-from phrase_rescore.rnn.train import train_pairs
-from phrase_rescore.rnn.translator import Hypothesis
 from phrase_rescore.runtime import prepare, resolve_device, usable_cores
 from phrase_rescore.training.config import AnySettings, Observer
-from phrase_rescore.training.state import TrainingState
+
+if TYPE_CHECKING:
+    from phrase_rescore.annotation.annotator import Statistics
+    from phrase_rescore.annotation.record import AnnotateObserver, Summary
+    from phrase_rescore.annotation.strip import strip
+    from phrase_rescore.evaluation.run import evaluate
+    from phrase_rescore.info.run import info as info  # not in __all__, nor is report: the package has folders of these names
+    from phrase_rescore.lm.nplm import export_lm
+    from phrase_rescore.lm.scorer import TextModel, load_lm
+    from phrase_rescore.moses.rewrite_ini import moses_ini
+    from phrase_rescore.queries.embed import embed
+    from phrase_rescore.queries.generate import generate
+    from phrase_rescore.queries.score import score, score_lm
+    from phrase_rescore.report.run import report as report
+    from phrase_rescore.rescoring.run import RescoreSummary
+    from phrase_rescore.rescoring.tune import TuneSummary
+    from phrase_rescore.rnn.model import Model, load
+    from phrase_rescore.rnn.translator import Hypothesis
 
 __all__ = [
     "LM_PRESETS", "NMT_PRESETS", "PRESETS", "AnnotateObserver", "ColumnFormat", "Hypothesis", "InputError", "Model",
@@ -52,7 +47,22 @@ __all__ = [
     "train", "train_lm", "train_nmt", "tune",
 ]  # fmt: skip
 
+_IN_ROOMS = {  # names that are used as they are, and their modules: a command imports what it needs, and no more
+    "AnnotateObserver": "annotation.record", "Hypothesis": "rnn.translator", "Model": "rnn.model",
+    "Statistics": "annotation.annotator", "Summary": "annotation.record", "TextModel": "lm.scorer", "embed": "queries.embed",
+    "evaluate": "evaluation.run", "export_lm": "lm.nplm", "generate": "queries.generate", "info": "info.run",
+    "load": "rnn.model", "load_lm": "lm.scorer", "moses_ini": "moses.rewrite_ini", "report": "report.run",
+    "score": "queries.score", "score_lm": "queries.score", "strip": "annotation.strip",
+}  # fmt: skip
+
 Paths = Path | Sequence[Path]
+
+
+def __getattr__(name: str) -> object:
+    """Import a name of the rooms when it is first used."""
+    if name not in _IN_ROOMS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"phrase_rescore.{_IN_ROOMS[name]}"), name)
 
 
 def train(
@@ -65,6 +75,8 @@ def train(
     given from the interrupted training. Returns the training summary that the model's config.json has. Raises TypeError for
     an unknown setting, InputError or OptionError, RescoreError if a loss is not finite or a file cannot be written.
     """
+    from phrase_rescore.rnn.train import train_pairs
+
     named, config = _configured(PRESETS, inputs, model_dir, preset, settings)
     return train_pairs(named, os.fspath(model_dir), config, observer).training
 
@@ -76,6 +88,8 @@ def train_lm(
 
     ``settings``: those of ``LanguageModelConfig``, by option names, durations in seconds. Returns and raises as ``train`` does.
     """
+    from phrase_rescore.lm.train import train_text
+
     named, config = _configured(LM_PRESETS, inputs, model_dir, preset, settings)
     return train_text(named, os.fspath(model_dir), config, observer).training
 
@@ -87,6 +101,8 @@ def train_nmt(
 
     ``settings``: those of ``TranslationConfig``, by option names, durations in seconds. Returns and raises as ``train`` does.
     """
+    from phrase_rescore.nmt.train import train_sentences
+
     named, config = _configured(NMT_PRESETS, inputs, model_dir, preset, settings)
     return train_sentences(named, os.fspath(model_dir), config, observer).training
 
@@ -99,6 +115,8 @@ def _configured(
     if named:
         config = presets[preset or "default"].override(**settings)
     elif settings.get("resume") or settings.get("finish"):
+        from phrase_rescore.training.state import TrainingState
+
         command = TrainingState(beside(os.fspath(model_dir), "training"), {}).last_command()
         before = {name: tuple(value) if isinstance(value, list) else value for name, value in command["settings"].items()}
         named, config = tuple(command["inputs"]), presets[preset or command["preset"]].override(**before | settings)
@@ -132,6 +150,10 @@ def annotate(
     is complete. Raises TypeError for an unknown option, InputError, ModelError or OptionError, RescoreError if
     ``strict`` or ``expect_rows`` is not met.
     """
+    from phrase_rescore.annotation.options import AnnotateOptions
+    from phrase_rescore.annotation.record import AnnotateObserver
+    from phrase_rescore.annotation.run import annotate as annotate_table
+
     written = {item.name: options.pop(item.name) for item in fields(ColumnFormat) if item.name in options}
     columns = replace(columns or ColumnFormat(), **written)
     chosen = AnnotateOptions(columns, scores=_paths(scores), **options)
@@ -146,6 +168,9 @@ def rescore(
 
     ``flags`` are the command's (log, replace, sort, best). Raises TypeError for others, and as ``rescoring.run``.
     """
+    from phrase_rescore.rescoring.run import RescoreOptions
+    from phrase_rescore.rescoring.run import rescore as rescore_list
+
     prepare(usable_cores())
     files = _paths(models), tuple(labels), _path(source), _path(weights), _paths(scores)
     options = RescoreOptions(os.fspath(nbest), os.fspath(out), *files, **flags)
@@ -162,6 +187,9 @@ def tune(
     From then on torch computes on one core, so that sums have one order. Raises TypeError for an unknown setting, and as
     ``rescoring.tune.tune``.
     """
+    from phrase_rescore.rescoring.tune import TuneOptions
+    from phrase_rescore.rescoring.tune import tune as tune_lists
+
     prepare(1)
     options = TuneOptions(_paths(nbest), _paths(references), os.fspath(out), _path(weights), **settings)
     return tune_lists(options, on_read, on_climb)

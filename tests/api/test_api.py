@@ -157,6 +157,10 @@ def test_a_model_of_the_other_kind_is_named(lm: Path, model_dir: str) -> None:
 def test_importing_is_quick_and_complete() -> None:
     code = "import sys, phrase_rescore as pr; assert 'torch' not in sys.modules; [getattr(pr, name) for name in pr.__all__]"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+    heavy = (
+        "import sys; from phrase_rescore.api import annotate; assert not {'torch', 'sacrebleu', 'jinja2'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", heavy], check=True, cwd=ROOT)
     with pytest.raises(AttributeError, match="no attribute 'scores'"):
         pr.scores  # noqa: B018
 
