@@ -64,6 +64,11 @@ def test_drawn_rows_are_every_one_once_a_pass_and_depend_on_their_number_alone(n
     assert later.tolist() == next(islice(drawn_rows(n, size, 5), first, None)).tolist()
 
 
+def test_every_pass_has_an_order_of_its_own():
+    one, other = islice(drawn_rows(300, 300, 5), 2)
+    assert one.tolist() != other.tolist()
+
+
 def test_permutations_of_many_look_random():
     n = 3_000_001
     orders = [Permutation(n, (1, k)).at(np.arange(100_000)) for k in (0, 1)]
