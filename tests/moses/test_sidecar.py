@@ -59,6 +59,18 @@ def test_a_sidecar_of_another_table_is_refused(run: Run, model_dir: str, annotat
     assert read(run, command, annotated, model_dir)[0] == 0
 
 
+def test_a_table_is_known_by_its_first_mebibyte(tmp_path: Path) -> None:
+    table, row = tmp_path / "table", b"a ||| b ||| 0.5 1 |||\n"
+    table.write_bytes(row * 60_000)
+    Path(f"{table}.columns.json").write_text(
+        format_sidecar([AddedColumn(2, "count", "exp", "m", side="target")], str(table), 60_000)
+    )
+    assert read_sidecar(str(table))
+    table.write_bytes(row * 40_000 + row.replace(b"1", b"2") + row * 20_000)
+    with pytest.raises(InputError, match="another table"):
+        read_sidecar(str(table))
+
+
 def test_another_compression_is_the_same_table(run: Run, annotated: Path) -> None:
     annotated.write_bytes(gzip.compress(gzip.decompress(annotated.read_bytes()), 1))
     assert len(read_sidecar(str(annotated)) or ()) == 2
