@@ -49,7 +49,7 @@ class Range:
 
 
 class Words(tuple[str, ...]):
-    """Some words, of which a setting is one."""
+    """The words that a setting may be."""
 
     def __str__(self) -> str:
         return f"one of {', '.join(self)}"

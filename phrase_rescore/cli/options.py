@@ -58,6 +58,8 @@ class PathName(click.Path):
         return super().convert(value, param, ctx)
 
     def fail(self, message: str, param: click.Parameter | None = None, ctx: click.Context | None = None) -> NoReturn:
+        if message.endswith("."):  # one of click's, which do not say what to do
+            message = f"{message[:-1]}; check the path"
         raise OptionError(f"{_called(param)}: {message}")
 
 
@@ -76,7 +78,9 @@ class _Output(PathName):
         path = super().convert(value, param, ctx)
         directory = os.path.dirname(os.path.realpath(path))
         if not is_stream(path) and (path.endswith("/") or not os.access(directory, os.W_OK | os.X_OK, effective_ids=True)):
-            self.fail(f"cannot write {path}: there is no directory for it, or no right to write there", param, ctx)
+            self.fail(
+                f"cannot write {path}: no directory for it, or no right to write there; make it, or write elsewhere", param, ctx
+            )
         return path
 
 

@@ -149,7 +149,7 @@ class ColumnFormat(Checked):
         return b" %.*g" % (self.digits, value)
 
     def described(self, first: int, models: Sequence[tuple[str, str]], score_files: Sequence[str]) -> list[AddedColumn]:
-        """Describe the columns that are appended, of which ``first`` is the number of the first one.
+        """Describe the appended columns. ``first`` is the number of the first one.
 
         ``models``: the signature of each, and the side that it predicts. ``score_files``: paths.
         """

@@ -25,7 +25,7 @@ def _all(word: bytes) -> bytes:
 
 
 def _any(word: bytes) -> bytes:
-    """Make the expression of words of which one at least is like this."""
+    """Make the expression of words, at least one of them like this."""
     return rb"(?:(?:.* )?%b(?: .*)?)" % word
 
 

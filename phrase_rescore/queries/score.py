@@ -89,7 +89,7 @@ def _score_lines(
 
 @dataclass
 class _Totals:
-    """The sums over a text of which KenLM's ``query`` reports; tokens are words and the ends of sentences."""
+    """The sums over a text that KenLM's ``query`` reports; tokens are words and the ends of sentences."""
 
     tokens: int = 0
     sentences: int = 0
