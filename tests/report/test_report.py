@@ -12,7 +12,7 @@ from phrase_rescore.moses.text import readable
 from phrase_rescore.report.page import environment
 from phrase_rescore.report.rows import TableReader
 from phrase_rescore.report.run import LEVELS, label_levels, project
-from phrase_rescore.report.sections import Targets, diverse, spearman
+from phrase_rescore.report.sections import JOINT_EDGES, Targets, diverse, scores, spearman
 from phrase_rescore.rnn.checkpoint import load
 
 pytestmark = pytest.mark.slow
@@ -184,6 +184,13 @@ def test_without_counts_a_source_was_seen_as_often_as_it_has_rows(model_dir, tmp
         reader, rows = read(tmp_path / "table", model_dir)
         assert reader.long_sources == {b"the house is small": seen}
         assert rows.occurrences.tolist() == [seen]
+
+
+def test_a_class_of_joint_counts_has_its_lower_edge(annotated, model_dir):
+    _, found = read(annotated, model_dir)
+    _, chart = scores(found, len(found), ("source", "target"))
+    for point in chart["datasets"]["points"]:
+        assert point["class"] == max(i for i, edge in enumerate(JOINT_EDGES.tolist()) if edge <= max(point["joint"], 1))
 
 
 def test_figures_are_those_of_the_rows(annotated, model_dir):
