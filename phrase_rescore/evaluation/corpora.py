@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
-from phrase_rescore.messages import counted, printable, shown
+from phrase_rescore.messages import printable, shown
 from phrase_rescore.moses.hypotheses import parse_surface
 from phrase_rescore.moses.table import split_fields, words
 from phrase_rescore.moses.text import decoded, parsed_lines
@@ -79,16 +79,6 @@ def read_lines(path: str) -> list[bytes]:
     if not rows:
         raise InputError(display_name(path), "an empty file", "a line for every segment is needed")
     return rows
-
-
-def check_lines(texts: Mapping[str, Sized]) -> None:
-    """Raise InputError if outputs and references, by path, have different numbers of lines."""
-    first = next(iter(texts))
-    for path, text in texts.items():
-        if len(text) != len(texts[first]):
-            found = f"{counted(len(text), 'line')} where {display_name(first)} has {len(texts[first]):,}"
-            hint = "outputs and references have a line for every segment, in the same order"
-            raise InputError(display_name(path), found, hint)
 
 
 def segments_of(name: str, rows: Sequence[bytes]) -> Segments:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from phrase_rescore.errors import InputError, OptionError
-from phrase_rescore.evaluation.corpora import USAGE, Segments, SetFiles, check_lines, read_lines, segments_of
+from phrase_rescore.evaluation.corpora import USAGE, Segments, SetFiles, read_lines, segments_of
 from phrase_rescore.evaluation.counts import Basis, OutputStatistics, read_output, write_statistics
 from phrase_rescore.evaluation.examples import Examples, make_examples
 from phrase_rescore.evaluation.metrics import EvaluationSettings, Metric
@@ -23,6 +23,7 @@ from phrase_rescore.evaluation.significance import Noise, bootstrap_p_values, po
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.paths import Path, check_apart
 from phrase_rescore.messages import printable
+from phrase_rescore.moses.parallel import check_lines
 from phrase_rescore.moses.text import check_language, detokenized, look, mismatch, sacremoses_version
 
 Runs = Sequence[OutputStatistics]  # the outputs of a system

@@ -20,13 +20,14 @@ import torch
 from torch import Tensor
 
 from phrase_rescore.errors import InputError
-from phrase_rescore.evaluation.corpora import check_lines, read_lines, segments_of
+from phrase_rescore.evaluation.corpora import read_lines, segments_of
 from phrase_rescore.evaluation.significance import LEVEL, randomization_p_values
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import check_apart
 from phrase_rescore.messages import Progress, counted, printable
 from phrase_rescore.moses.hypotheses import as_value
+from phrase_rescore.moses.parallel import check_lines
 from phrase_rescore.ranges import RESTARTS, SEEDS, Checked, ranged
 from phrase_rescore.rescoring.lists import Floats, Lists, Reader, Rows, given_weights
 
