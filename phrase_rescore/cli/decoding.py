@@ -145,6 +145,11 @@ def rescore(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **chosen
     say(f"{summary.entries:,} entries of {summary.segments:,} segments", quiet)
 
 
+class _IniOrNone(PathName):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if value == "none" else super().convert(value, param, ctx)
+
+
 @options.command(
     short_help="Find weights on n-best lists of a tuning set.",
     then="phrase-rescore rescore TEST.NBEST -m MODEL ... --source TEST.SOURCE --weights {out} --best -o test.rescored.out",
@@ -155,10 +160,14 @@ def rescore(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **chosen
     help="The translation of the tuning set, tokenized as the lists are; REF,REF for several.",
 )  # fmt: skip
 @options.out_option("", "INI")
-@option("--weights", FILE, "Start from [weight] of INI.  [default: the weights that made the totals]", "INI")
+@option(
+    "--weights", _IniOrNone(exists=True, dir_okay=False, allow_dash=True), metavar="INI|none",
+    help="Start from [weight] of INI, or with none from random weights.  [default: the weights that made the totals]",
+)  # fmt: skip
 @option("--tokenize", ("none", "13a", "intl", "char", "zh"), "The tokenization of BLEU.", default="none")
 @option("--restarts", RESTARTS, "Also start from N random weights; on each half from half as many.", default=5)
 @option("--seed", SEEDS, "The seed of random weights.", default=1)
+@options.force_option
 @quiet_option
 def tune(nbest: tuple[str, ...], references: list[str], out: str, quiet: bool, **settings: Any) -> None:
     """Find the weights with which the best entries of NBEST, n-best lists of a tuning set, have the highest BLEU.
@@ -172,8 +181,9 @@ def tune(nbest: tuple[str, ...], references: list[str], out: str, quiet: bool, *
     INI has a section [weight] with a line LABEL= W … for every feature. Give it to rescore --weights.
 
     The gain is measured on halves: weights tuned on one half of the segments choose in the other. It is the gain over weights
-    without the new features, those that the totals of the lists do not count; if there are none, over the totals. p is the
-    probability of a difference as large by chance.
+    tuned likewise without the new features: those that the totals of the lists do not count, or that the INI of --weights
+    lacks. p is the probability of a difference as large by chance. Where the totals count every feature nothing is new: run
+    rescore first, or tune from nothing with --weights none.
     """
     from phrase_rescore.api import tune
     from phrase_rescore.cli.terminal import byte_bar, count_bar, tell, warn

@@ -235,6 +235,7 @@ on_bad_row_option = option(
     "--on-bad-row", ("fail", "drop"), default="fail",
     help="fail stops at a bad row, with its line number. drop leaves bad rows out and keeps them in a .dropped file.",
 )  # fmt: skip
+force_option = flag("--force", "Go on though files hardly can belong together.")
 digits_option = option("--digits", DIGITS, "Significant digits of the numbers, 2 to 17.", default=7)
 flush_option = flag(
     "--flush", "Answer every line at once, for a program that writes lines and waits.  [default: at a terminal]"

@@ -15,6 +15,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
+from operator import mul
 from typing import NamedTuple, TypeVar
 
 from phrase_rescore.errors import OptionError, RowError
@@ -166,10 +167,18 @@ class Entry(NamedTuple):
         return self._replace(fields=(*self.fields[:at], written, *self.fields[at + 1 :]), exact_total=total)
 
 
-def as_value(value: float) -> bytes:
+def as_value(value: float, digits: int = 6) -> bytes:
     """Write a number with six significant digits as Moses does, but never with ``e+``, which would stop mert-moses.pl."""
-    text = b"%.6g" % value
+    text = b"%.*g" % (digits, value)
     return b"%.0f" % value if b"e+" in text else text
+
+
+def weighted_total(values: Sequence[float], weights: Sequence[float]) -> float:
+    """Return Σ weight · value, rounded once, so that the order of the features does not matter; nan if that is no number."""
+    try:
+        return math.fsum(map(mul, weights, values))
+    except (OverflowError, ValueError):
+        return math.nan
 
 
 def _unlabelled(value: bytes) -> RowError:

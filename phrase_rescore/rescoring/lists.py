@@ -1,7 +1,8 @@
-"""n-best lists of a tuning set as arrays: what each entry has of every feature, and what BLEU counts of it."""
+"""n-best lists of a tuning set as arrays: what each entry has of every feature, and what BLEU counts of it; totals."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,12 +14,16 @@ from phrase_rescore.evaluation.corpora import Segments
 from phrase_rescore.evaluation.metrics import Metric
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.messages import Progress, counted, printable
-from phrase_rescore.moses.hypotheses import Entry, map_entries, read_entries
+from phrase_rescore.moses.hypotheses import Entry, map_entries, read_entries, weighted_total
 from phrase_rescore.moses.ini import read_weights
 from phrase_rescore.moses.text import decoded
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
+
+EXACT = 1e-3  # standard deviations of the totals: what is less is rounding
+TINY = 1e-9  # of a value: what differs less is rounding
+FAR = 1000.0  # times what is usual: such a value stands for "impossible", and says nothing of the scale
 
 
 class Lists(NamedTuple):
@@ -31,8 +36,12 @@ class Lists(NamedTuple):
 
     def half(self, first: int) -> Lists:
         """Return every second segment from the first (0) or second (1) on."""
-        kept = self.segment % 2 == first
-        return Lists(self.segment[kept] // 2, self.features[kept], self.counts[kept], self.totals[kept])
+        return self.only(self.segment % 2 == first)
+
+    def only(self, kept: NDArray[np.bool_]) -> Lists:
+        """Return the entries that are ``kept`` (n,), those of whole segments, with new numbers of segments."""
+        segment = np.unique(self.segment[kept], return_inverse=True)[1]
+        return Lists(segment, self.features[kept], self.counts[kept], self.totals[kept])
 
     def places(self) -> Rows:
         """Return which entries each segment has, (S, K), its first one again where it has fewer than K."""
@@ -41,34 +50,91 @@ class Lists(NamedTuple):
         return np.asarray(first[:, None] + np.where(number < sizes[:, None], number, 0))
 
 
+def chosen(features: Floats, weights: Floats, places: Rows) -> Rows:
+    """Return which entry of every segment ``rescore --best`` takes by these weights, the first of equal ones: (S,)."""
+    given = weights.tolist()
+    return best_by(np.array([weighted_total(values, given) for values in features.tolist()]), places)
+
+
+def best_by(totals: Floats, places: Rows) -> Rows:
+    """Return which entry of every segment has the highest of the totals (n,), the first of equal ones: (S,)."""
+    return np.asarray(places[np.arange(len(places)), totals[places].argmax(1)])
+
+
+def _centred(column: Floats, segment: Rows) -> tuple[Floats, Floats, Rows]:
+    """Return a feature less its middle in each segment, the same with 0 for what is far off, and in which segments it differs.
+
+    The middle is the mean. Where values are more than FAR off it is the median, and FAR is what these are taken to be off.
+    """
+    sizes = np.bincount(segment)
+    in_order = column[np.lexsort((column, segment))]
+    off = column - in_order[np.cumsum(sizes) - (sizes + 2) // 2][segment]  # the lower median
+    differs = np.abs(off) > TINY * np.abs(column)
+    limit = FAR * np.median(np.abs(off[differs])) if differs.any() else math.inf
+    far, differing = np.abs(off) > limit, np.unique(segment[differs])
+    if far.any():
+        return np.clip(off, -limit, limit), np.where(far, 0.0, off), differing
+    centred = column - (np.bincount(segment, column) / sizes)[segment]
+    return centred, centred, differing
+
+
+def scaled(lists: Lists, least: float = 0.0) -> tuple[Floats, Floats]:
+    """Return centred features in standard deviations, and these: 0 for what differs in at most ``least`` of the segments."""
+    columns, near, differing = zip(*(_centred(column, lists.segment) for column in lists.features.T), strict=True)
+    few = least * len(np.bincount(lists.segment))
+    scale = np.where([len(segments) > few for segments in differing], np.stack(near, axis=1).std(0), 0.0)
+    return np.stack(columns, axis=1) / np.where(scale > 0, scale, np.inf), scale
+
+
+def weights_of_totals(lists: Lists) -> Floats | None:
+    """Return the weights that made the totals, (features,), 0 for what they do not count; None if no weights did."""
+    features, scale = scaled(lists)
+    totals = scaled(lists._replace(features=lists.totals[:, None]))[0]
+    far = (np.abs(np.hstack([features, totals])) > FAR / 2).any(1)
+    if far.any():  # six digits of such a total say little of the other features
+        usual = ~np.isin(lists.segment, lists.segment[far])
+        return weights_of_totals(lists.only(usual)) if usual.any() else None
+    weights = np.linalg.lstsq(features, totals[:, 0], rcond=TINY)[0]
+    if not totals.any() or (features @ weights - totals[:, 0]).std() > EXACT:
+        return None  # another decoder, or features that the list does not have
+    return np.where(np.abs(weights) > EXACT, weights, 0) / np.where(scale > 0, scale, 1)
+
+
 class Reader:
     """Reads lists of the same text into one, the same hypothesis with the same features once."""
 
     def __init__(self, references: Sequence[Segments], tokenize: str) -> None:
-        self._segments, self._bleu = len(references[0]), Metric("bleu", references, tokenize=tokenize)
+        self.segments, self._bleu = len(references[0]), Metric("bleu", references, tokenize=tokenize)
         # by segment, then by hypothesis and features: counts of BLEU, and the total
         self._entries: dict[int, dict[tuple[str, tuple[float, ...]], tuple[list[float], float]]] = {}
         self.shape: dict[bytes, int] = {}  # how many values each label has
+        self._weights = list[Floats | None]()  # that made the totals of each list, None if no weights did
 
     def read(self, path: str, on_read: Progress | None) -> None:
         """Add a list. Raises InputError, with the line, for a bad one, and for other features than those of the first entry."""
         name = display_name(path)
         with open_input(path, on_read) as stream:
-            map_entries(read_entries(read_rows(stream), name), name, self._add)
-        if not self._entries:
+            added = map_entries(read_entries(read_rows(stream), name), name, self._add)
+        if not added:
             raise InputError(name, "is empty", "pass an n-best list")
+        segment, features, totals = map(np.array, zip(*added, strict=True))
+        segment = np.unique(segment, return_inverse=True)[1]
+        self._weights.append(weights_of_totals(Lists(segment, features, np.zeros((len(segment), 0)), totals)))
 
-    def _add(self, entry: Entry) -> None:
-        if entry.segment >= self._segments:
+    def _add(self, entry: Entry) -> tuple[int, tuple[float, ...], float]:
+        """Add an entry; return its segment, values and total."""
+        if entry.segment >= self.segments:
             hint = "give the reference of the text that was decoded"
-            raise RowError(f"segment {entry.segment}, but the reference has {counted(self._segments, 'line')}", hint)
+            raise RowError(f"segment {entry.segment}, but the reference has {counted(self.segments, 'line')}", hint)
         features = entry.features()
         self._check_shape({label: len(values) for label, values in features.items()})
         hypothesis = decoded(b" ".join(entry.hypothesis()))
         values = tuple(value for label in self.shape for value in features[label])
+        total = entry.total()
         entries = self._entries.setdefault(entry.segment, {})
         if (hypothesis, values) not in entries:
-            entries[hypothesis, values] = self._bleu.segment_counts(entry.segment, hypothesis), entry.total()
+            entries[hypothesis, values] = self._bleu.segment_counts(entry.segment, hypothesis), total
+        return entry.segment, values, total
 
     def _check_shape(self, shape: dict[bytes, int]) -> None:
         """Raise RowError if an entry has no features, or others than the first one."""
@@ -80,6 +146,11 @@ class Reader:
             here = f"{counted(shape.get(label, 0), 'value')} of {printable(label)}"
             hint = "tune needs the same features in every entry; make the lists without sparse features"
             raise RowError(f"{here} where the first entry has {self.shape.get(label, 0)}", hint)
+
+    def weights(self) -> list[Floats]:
+        """Return the weights that made the totals of each list, (features,); nothing if those of a list are no weighted sum."""
+        made = [weights for weights in self._weights if weights is not None]
+        return made if len(made) == len(self._weights) else []
 
     def lists(self) -> Lists:
         """Return what was read."""

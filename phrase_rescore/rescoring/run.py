@@ -14,7 +14,7 @@ from phrase_rescore.files.outputs import asks_for_gzip, gzip_member
 from phrase_rescore.files.paths import check_apart
 from phrase_rescore.files.row_outputs import RowOutput, row_output
 from phrase_rescore.messages import Progress, counted, printable
-from phrase_rescore.moses.hypotheses import Entry, check_label, map_entries, read_entries
+from phrase_rescore.moses.hypotheses import Entry, check_label, map_entries, read_entries, weighted_total
 from phrase_rescore.moses.ini import read_weights
 from phrase_rescore.moses.table import words
 from phrase_rescore.rescoring.features import Feature, FileFeature, Texts, Values, labelled, load_model, source_of
@@ -22,9 +22,9 @@ from phrase_rescore.rescoring.features import Feature, FileFeature, Texts, Value
 Numbers = Mapping[bytes, Sequence[float]]  # of labels
 
 
-def weighted_total(features: Numbers, weights: Numbers, missing: Counter[bytes] | None = None) -> float:
+def total_by(features: Numbers, weights: Numbers, missing: Counter[bytes] | None = None) -> float:
     """Return Σ weight · value. Raises RowError for a feature without its weights, but counts sparse ones in ``missing``."""
-    total, hint = 0.0, "is this the file of weights of this list?"
+    flat, of_flat, hint = list[float](), list[float](), "is this the file of weights of this list?"
     for label, values in features.items():
         if (given := weights.get(label)) is None:
             if missing is None or b"_" not in label or len(values) != 1:
@@ -33,8 +33,9 @@ def weighted_total(features: Numbers, weights: Numbers, missing: Counter[bytes] 
             continue
         if len(given) != len(values):
             raise RowError(f"{counted(len(values), 'value')} of {printable(label)} and {counted(len(given), 'weight')}", hint)
-        total += sum(weight * value for weight, value in zip(given, values, strict=True))
-    if not math.isfinite(total):
+        flat += values
+        of_flat += given
+    if not math.isfinite(total := weighted_total(flat, of_flat)):
         raise RowError("the total of its weights and values is not a finite number", hint)
     return total
 
@@ -62,7 +63,7 @@ class Totals:
         def renew(entry: Entry) -> Entry:
             features = entry.features()
             self._met.update(features)
-            return entry.with_total(weighted_total(features, self._weights, self._missing if self._has_sparse else None))
+            return entry.with_total(total_by(features, self._weights, self._missing if self._has_sparse else None))
 
         renewed = map_entries(entries, name, renew)
         if not self._entries and entries[0].segment < entries[-1].segment:

@@ -27,15 +27,14 @@ from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import check_apart
 from phrase_rescore.messages import Progress, counted, printable
 from phrase_rescore.moses.hypotheses import as_value
-from phrase_rescore.moses.parallel import check_lines
+from phrase_rescore.moses.parallel import Doubts, check_lines, check_segments
 from phrase_rescore.ranges import RESTARTS, SEEDS, Checked, ranged
-from phrase_rescore.rescoring.lists import Floats, Lists, Reader, Rows, given_weights
+from phrase_rescore.rescoring.lists import Floats, Lists, Reader, Rows, best_by, chosen, given_weights, scaled
 
 SHARPNESS, STEPS = (30.0, 90.0), 30  # Σ|w| where each climb starts; its steps
 ROUNDS, LEAST = 30, 0.002  # of line searches along all directions: at most so many, while BLEU rises by so much
 WIDTH = 1e-6  # of the interval of γ in which the best choice does not change, at least
-EXACT = 1e-3  # standard deviations of the totals: what is less is rounding
-TINY = 1e-9
+FROM_NOTHING = "none"
 RARE = 0.01  # of the segments: a weight that fewer decide on would be learnt by heart
 
 
@@ -46,7 +45,8 @@ class TuneOptions(Checked):
     nbest: tuple[str, ...]
     references: tuple[str, ...]
     out: str = "-"
-    weights: str | None = None  # an ini to start from
+    weights: str | None = None  # an ini to start from, or FROM_NOTHING
+    force: bool = False  # go on with a reference that hardly can be that of the lists
     tokenize: str = "none"  # one of sacrebleu's
     restarts: int = ranged(5, RESTARTS)
     seed: int = ranged(1, SEEDS)
@@ -61,9 +61,10 @@ class TuneSummary:
     bleu_of_totals: float = 0.0
     bleu: float = 0.0
     constant: tuple[str, ...] = ()  # what decides in RARE of the segments or fewer: labels, with numbers of their values
-    new: tuple[str, ...] = ()  # labels that the totals do not count: the gain is over weights tuned without them,
-    gain: float = 0.0  # else over the totals
+    new: tuple[str, ...] = ()  # labels that the weights before do not count: the gain is over weights tuned without them
+    gain: float | None = None  # in BLEU
     p: float = 1.0
+    why_no_gain: str = ""
     warnings: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
@@ -72,11 +73,12 @@ class TuneSummary:
             f"{self.entries:,} entries of {counted(self.segments, 'segment')}",
             f"BLEU {self.bleu_of_totals:.2f} by the totals of the lists, {self.bleu:.2f} by the new weights",
         ]
-        if self.segments > 1:
-            over = f"weights tuned without {', '.join(self.new)}" if self.new else "the totals of the lists"
+        if self.gain is None:
+            lines.append(f"no gain can be told: {self.why_no_gain}")
+        else:
             verdict = "within noise" if self.p >= LEVEL else "beyond noise" if self.gain > 0 else "a loss"
-            judged = "judged on the halves that the weights were not tuned on"
-            lines.append(f"gain {self.gain:+.2f} BLEU over {over}, {judged} (p = {self.p:.4f}): {verdict}")
+            over = f"weights tuned without {', '.join(self.new)}, judged on the halves that the weights were not tuned on"
+            lines.append(f"gain {self.gain:+.2f} BLEU over {over} (p = {self.p:.4f}): {verdict}")
         if self.constant:
             lines.append(f"{', '.join(self.constant)}: the same in all entries of nearly every segment, so the weight is 0")
         return lines
@@ -97,7 +99,7 @@ def bleu(counts: Floats) -> Floats:
 
 def expected_bleu(counts: Tensor) -> Tensor:
     """Return BLEU of sums of counts, (10,), which may be expectations."""
-    precisions = counts[2:6].clamp(min=TINY) / counts[6:10].clamp(min=TINY)
+    precisions = counts[2:6].clamp(min=1e-9) / counts[6:10].clamp(min=1e-9)
     return 100 * torch.exp(precisions.log().mean() + torch.clamp(1 - counts[1] / counts[0], max=0))
 
 
@@ -118,11 +120,6 @@ def climbed(features: Tensor, counts: Tensor, segment: Tensor, start: Tensor, st
 
     optimizer.step(closure)
     return weights.detach()
-
-
-def chosen(totals: Floats, places: Rows) -> Rows:
-    """Return which entry of every segment has the highest of the totals (n,), the first of equal ones: (S,)."""
-    return np.asarray(places[np.arange(len(places)), totals[places].argmax(1)])
 
 
 def best_step(a: Floats, b: Floats, counts: Floats) -> tuple[float, float]:
@@ -175,19 +172,6 @@ def searched(features: Floats, counts: Floats, start: Floats, rng: np.random.Gen
     return weights, highest
 
 
-def scaled(lists: Lists, least: float = 0.0) -> tuple[Floats, Floats]:
-    """Return centred features in standard deviations, and these: 0 for what differs in at most ``least`` of the segments."""
-    entries = np.bincount(lists.segment)
-    means = np.stack([np.bincount(lists.segment, column) / entries for column in lists.features.T], axis=1)
-    centred = lists.features - means[lists.segment]
-    scale = centred.std(0)
-    differs = np.abs(centred) > TINY * np.abs(lists.features).max(0)
-    # of each feature, the number of segments in which it differs
-    segments = np.array([len(np.unique(lists.segment[rows])) for rows in differs.T])
-    scale[segments <= least * len(entries)] = 0
-    return centred / np.where(scale > 0, scale, np.inf), scale
-
-
 def tuned(lists: Lists, start: Floats, restarts: int, seed: int, on_climb: Callable[[], object]) -> Floats:
     """Return the weights of the highest BLEU that climbs from ``start`` and from random ones reach: (features,), Σ|w| = 1."""
     features, scale = scaled(lists, RARE)
@@ -205,73 +189,110 @@ def tuned(lists: Lists, start: Floats, restarts: int, seed: int, on_climb: Calla
         best, highest = max([(best, highest), *reached], key=itemgetter(1))
         on_climb()
     best = best / np.where(scale > 0, scale, np.inf)
-    return np.asarray(best / np.abs(best).sum())
+    return np.asarray(best / (np.abs(best).sum() or 1.0))
 
 
-def start_of(lists: Lists, labels: Sequence[bytes]) -> tuple[Floats, list[bytes]]:
-    """Return the weights that made the totals, (features,), and which of the features' labels these do not count; else ones."""
-    features, scale = scaled(lists)
-    totals = scaled(lists._replace(features=lists.totals[:, None]))[0][:, 0]
-    weights = np.linalg.lstsq(features, totals, rcond=TINY)[0]
-    rest = features @ weights - totals
-    if not totals.any() or rest.std() > EXACT:  # of another decoder, or with features that the list does not have
-        return np.ones(len(scale)), []
-    weights = np.where(np.abs(weights) > EXACT, weights, 0)
-    counting = {labels[i] for i in np.flatnonzero(weights).tolist()}
-    differing = dict.fromkeys(labels[i] for i in np.flatnonzero(scale).tolist())
-    return weights / np.where(scale > 0, scale, 1), [label for label in differing if label not in counting]
+def decides(lists: Lists) -> bool:
+    """Tell whether a feature differs in enough segments to be tuned."""
+    return len(lists.segment) > 0 and bool(scaled(lists, RARE)[1].any())
 
 
 def gain_over(lists: Lists, kept: Rows, start: Floats, tune: Callable[[Lists, Floats], Floats]) -> tuple[float, float]:
     """Return the gain in BLEU of weights tuned on one half of the segments and judged on the other, and its p value.
 
-    It is the gain over weights tuned on the features that are ``kept``, or, if these are all, over the totals.
+    It is the gain over weights tuned likewise on the features that are ``kept``.
     """
     before, after = list[Floats](), list[Floats]()
     for train, test in permutations((lists.half(0), lists.half(1))):
-        places, base = test.places(), test.totals
-        if len(kept) < len(start):
-            base = test.features[:, kept] @ tune(train._replace(features=train.features[:, kept]), start[kept])
-        before.append(test.counts[chosen(base, places)])
-        after.append(test.counts[chosen(test.features @ tune(train, start), places)])
+        without = tune(train._replace(features=train.features[:, kept]), start[kept])
+        before.append(test.counts[chosen(test.features[:, kept], without, test.places())])
+        after.append(test.counts[chosen(test.features, tune(train, start), test.places())])
     a, b = np.concatenate(before), np.concatenate(after)
     p = randomization_p_values([a[None]], [b[None]], [lambda sums: float(bleu(np.array(sums)))], 10_000, 1)[0]
     return float(bleu(b.sum(0)) - bleu(a.sum(0))), p
 
 
+def _start(reader: Reader, given: str | None, labels: Sequence[bytes]) -> tuple[Floats, set[bytes]]:
+    """Return the weights to start from, (features,), and the labels that the weights before count; none if these are unknown.
+
+    They start from those of an ini, else from those that made the totals of the last list, else from ones. Before are those of
+    an ini that lacks a feature, else those that made the totals.
+    """
+    before = reader.weights()
+    start = before[-1] if before else np.ones(len(labels))
+    if given == FROM_NOTHING:
+        start = np.zeros(len(labels))
+    elif given is not None:
+        start = given_weights(given, reader.shape)
+        before = before if start.all() else [start]
+    return start, {labels[i] for weights in before for i in np.flatnonzero(weights).tolist()}
+
+
 def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], object]) -> TuneSummary:
-    """Find weights and write them. Raises InputError, with the line, for bad lists, OptionError for options that do not fit."""
+    """Find weights and write them. Raises InputError, with the line, for bad lists, OptionError for options that do not fit.
+
+    Also InputError if the totals count all features, unless weights to start from are given: nothing new is there to be tuned.
+    """
     reads = [("NBEST", path) for path in options.nbest] + [("--reference", path) for path in options.references]
-    check_apart([*reads, ("--weights", options.weights)], [("-o", options.out)])
+    starts = None if options.weights == FROM_NOTHING else options.weights
+    check_apart([*reads, ("--weights", starts)], [("-o", options.out)])
+    warnings = list[str]()
+    doubts = Doubts(options.force, warnings.append)
+    reader = _read(options, doubts, on_read)
+    lists, labels = reader.lists(), [label for label, n in reader.shape.items() for _ in range(n)]
+    names = [printable(label) + f" {k}" * (n > 1) for label, n in reader.shape.items() for k in range(1, n + 1)]
+    places, scale = lists.places(), scaled(lists, RARE)[1]
+    first = display_name(options.nbest[0])
+    if not scale.any():
+        raise InputError(first, "all entries of a segment have the same features", "pass lists of more hypotheses")
+    by_totals = best_by(lists.totals, places)
+    if len(options.nbest) > 1 and (made := reader.weights()):  # their totals may be of several scales
+        by_totals = chosen(lists.features, made[-1], places)
+    of_totals = float(bleu(lists.counts[by_totals].sum(0)))
+    start, counting = _start(reader, options.weights, labels)
+    differing = dict.fromkeys(labels[i] for i in np.flatnonzero(scaled(lists)[1]).tolist())
+    new = [label for label in differing if label not in counting] if counting else []
+    if counting and not new and options.weights is None:
+        hint = "add features with rescore first, or tune these from nothing with --weights none"
+        raise InputError(first, "the totals count every feature already", hint)
+    values, best = as_written(tuned(lists, start, options.restarts, options.seed, on_climb), lists.features, places)
+    summary = TuneSummary(len(lists.segment), len(places), of_totals, float(bleu(lists.counts[best].sum(0))))
+    summary.constant = tuple(names[i] for i in np.flatnonzero(scale == 0).tolist())
+    summary.new, summary.warnings = tuple(map(printable, new)), warnings
+    if missing := reader.segments - summary.segments:
+        warnings.append(f"no entry for {counted(missing, 'line')} of the reference; BLEU is of the others")
+    if not new:
+        summary.why_no_gain = "nothing says which features are new; give the weights from before them with --weights INI"
+    elif not (decides(lists.half(0)) and decides(lists.half(1))):
+        summary.why_no_gain = "half of the segments has nothing to be tuned on; pass lists of more segments"
+    else:
+        tune_half = partial(tuned, restarts=options.restarts // 2, seed=options.seed, on_climb=on_climb)
+        summary.gain, summary.p = gain_over(lists, np.flatnonzero([label not in new for label in labels]), start, tune_half)
+    _write(options, labels, values, summary.bleu)
+    return summary
+
+
+def _read(options: TuneOptions, doubts: Doubts, on_read: Progress | None) -> Reader:
+    """Read the lists. Raises InputError."""
     references = {path: segments_of(display_name(path), read_lines(path)) for path in options.references}
     check_lines(references)
+    first = options.references[0]
+    check_segments(options.nbest, first, references[first], doubts)
     reader = Reader(list(references.values()), options.tokenize)
     for path in options.nbest:
         reader.read(path, on_read)
-    lists, labels = reader.lists(), [label for label, n in reader.shape.items() for _ in range(n)]
-    places = lists.places()
-    scale = scaled(lists, RARE)[1]
-    if not scale.any():
-        found = "all entries of a segment have the same features"
-        raise InputError(display_name(options.nbest[0]), found, "pass lists of more hypotheses")
-    start, new = start_of(lists, labels)
-    if options.weights is not None:
-        start = given_weights(options.weights, reader.shape)
-    # 0.0: no weight is -0
-    values = [as_value(weight + 0.0) for weight in tuned(lists, start, options.restarts, options.seed, on_climb)]
-    by_weights = lists.features @ np.array([float(value) for value in values])
-    of_totals, of_weights = (float(bleu(lists.counts[chosen(totals, places)].sum(0))) for totals in (lists.totals, by_weights))
-    names = [printable(label) + f" {k}" * (n > 1) for label, n in reader.shape.items() for k in range(1, n + 1)]
-    constant = tuple(names[i] for i in np.flatnonzero(scale == 0).tolist())
-    summary = TuneSummary(len(lists.segment), len(places), of_totals, of_weights, constant, tuple(map(printable, new)))
-    if missing := len(references[options.references[0]]) - summary.segments:
-        summary.warnings.append(f"no entry for {counted(missing, 'line')} of the reference; BLEU is of the others")
-    if summary.segments > 1:
-        tune_half = partial(tuned, restarts=options.restarts // 2, seed=options.seed, on_climb=on_climb)
-        kept = np.flatnonzero([label not in new for label in labels])
-        summary.gain, summary.p = gain_over(lists, kept, start, tune_half)
-    _write(options, labels, values, summary.bleu)
-    return summary
+    return reader
+
+
+def as_written(weights: Floats, features: Floats, places: Rows) -> tuple[list[bytes], Rows]:
+    """Write weights with as many digits, six or more, as choose what all digits choose. Return also what these choose: (S,)."""
+    wanted = chosen(features, weights, places)
+    for digits in (6, 9, 12, 17):
+        values = [as_value(weight + 0.0, digits) for weight in weights.tolist()]  # 0.0: no weight is -0
+        best = chosen(features, np.array(values, float), places)
+        if (best == wanted).all():
+            break
+    return values, best
 
 
 def _write(options: TuneOptions, labels: Sequence[bytes], values: Sequence[bytes], bleu: float) -> None:

@@ -5,7 +5,7 @@ import atheris
 with atheris.instrument_imports(include=["phrase_rescore"]):
     from phrase_rescore.errors import RescoreError
     from phrase_rescore.moses.hypotheses import Entry, read_entries
-    from phrase_rescore.rescoring.run import weighted_total
+    from phrase_rescore.rescoring.run import total_by
 
 import math
 
@@ -28,7 +28,7 @@ def attempt(entry: Entry) -> None:
     try:
         features = entry.features()
         weights = {label: [1.0] * len(values) for label, values in features.items()}
-        total = weighted_total(features, weights)
+        total = total_by(features, weights)
     except RescoreError as error:
         told(error)
         return

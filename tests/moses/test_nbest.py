@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.moses.hypotheses import as_value, check_label, parse_line, read_entries
-from phrase_rescore.rescoring.run import weighted_total
+from phrase_rescore.rescoring.run import total_by
 
 LINE = b"7 ||| la maison  ||| Distortion0= 0 LM0= -60.2745 TranslationModel0= -0.298612 -11.4589 ||| -6.57365 ||| 0-1=0-1\r\n"
 
@@ -105,17 +105,17 @@ def test_segments_come_in_order() -> None:
 def test_a_total_is_the_weighted_sum() -> None:
     features = {b"LM0": [-2.0], b"TM0": [1.0, 3.0], b"TM0_sparse": [9.0]}
     missing = Counter[bytes]()
-    assert weighted_total(features, {b"LM0": [0.5], b"TM0": [2, -1], b"other": [7]}, missing) == -2.0
+    assert total_by(features, {b"LM0": [0.5], b"TM0": [2, -1], b"other": [7]}, missing) == -2.0
     assert missing == {b"TM0_sparse": 1}
     with pytest.raises(RowError, match="no weight of the feature TM0_sparse; name it in the file of --weights; 'TM0_sp"):
-        weighted_total(features, {b"LM0": [0.5], b"TM0": [2, -1]})
+        total_by(features, {b"LM0": [0.5], b"TM0": [2, -1]})
     with pytest.raises(RowError, match="no weight of the feature tm_pt"):
-        weighted_total({b"tm_pt": [1, 2]}, {}, missing)
-    assert weighted_total(features, {b"LM0": [0.5], b"TM0": [2, -1], b"TM0_sparse": [0.1]}) == pytest.approx(-1.1)
+        total_by({b"tm_pt": [1, 2]}, {}, missing)
+    assert total_by(features, {b"LM0": [0.5], b"TM0": [2, -1], b"TM0_sparse": [0.1]}) == pytest.approx(-1.1)
     with pytest.raises(RowError, match="no weight of the feature TM0"):
-        weighted_total(features, {b"LM0": [0.5]})
+        total_by(features, {b"LM0": [0.5]})
     with pytest.raises(RowError, match="2 values of TM0 and 1 weight"):
-        weighted_total(features, {b"LM0": [0.5], b"TM0": [2]})
+        total_by(features, {b"LM0": [0.5], b"TM0": [2]})
 
 
 @given(st.floats(-999_999, 999_999))

@@ -1,6 +1,7 @@
 """tune: a list worked by hand, the line search against a grid, counts against sacrebleu's, what rescore makes of weights."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 
 from phrase_rescore.evaluation.metrics import Metric
-from phrase_rescore.rescoring.tune import Lists, best_step, bleu, gain_over, start_of, tuned
+from phrase_rescore.rescoring.lists import Lists, chosen, weights_of_totals
+from phrase_rescore.rescoring.tune import as_written, best_step, bleu, gain_over, tuned
 
 REFERENCE = ("the house is small .", "a b c d", "e f g h")
 WORDS = ("the", "house", "is", "small", ".", "a", "b")
@@ -129,26 +131,73 @@ def test_weights_are_as_good_as_the_best_of_many() -> None:
     assert ours >= max(others) - 1e-9
 
 
-def test_the_weights_of_the_totals_and_what_they_do_not_count() -> None:
+def test_the_weights_of_the_totals() -> None:
     lists = arrays(random_lists(), RANDOM)
-    start, new = start_of(lists, [b"F0", b"F1", b"F2"])
-    assert start / start[0] == pytest.approx([1, -0.5, 0])
-    assert new == [b"F2"]
-    other = lists._replace(totals=np.random.default_rng(1).normal(size=len(lists.totals)))
-    assert start_of(other, [b"F0", b"F1", b"F2"])[1] == []
+    made = weights_of_totals(lists)
+    assert made is not None
+    assert made / made[0] == pytest.approx([1, -0.5, 0])
+    lists.features[40, 1] = -1e8  # "impossible"; its total has six digits
+    far = lists._replace(totals=np.array([float(f"{total:.6g}") for total in lists.features @ [1, -0.5, 0]]))
+    made = weights_of_totals(far)
+    assert made is not None
+    assert made / made[0] == pytest.approx([1, -0.5, 0], abs=1e-3)
+    assert weights_of_totals(lists._replace(totals=np.random.default_rng(1).normal(size=len(lists.totals)))) is None
 
 
-def test_a_gain_is_that_over_weights_without_the_new_features_or_over_the_totals() -> None:
+def test_a_gain_is_that_over_weights_tuned_without_the_new_features() -> None:
     lists = arrays(random_lists(), RANDOM)
     places, start = lists.places(), np.array([1.0, 2.0, -3.0])
 
     def score(totals: NDArray[np.float64]) -> float:
         return float(bleu(lists.counts[places[np.arange(len(places)), totals[places].argmax(1)]].sum(0)))
 
-    for kept, base in (([0, 1], lists.features[:, :2] @ start[:2]), ([0, 1, 2], lists.totals)):
-        gain, p = gain_over(lists, np.array(kept), start, lambda _, start: start)
-        assert gain == pytest.approx(score(lists.features @ start) - score(base))
-        assert 0 < p <= 1
+    gain, p = gain_over(lists, np.array([0, 1]), start, lambda _, start: start)
+    assert gain == pytest.approx(score(lists.features @ start) - score(lists.features[:, :2] @ start[:2]))
+    assert 0 < p <= 1
+
+
+def judged_lists(new: Callable[[int, bool, np.random.Generator], float], seed: int, segments: int = 60) -> tuple[str, str]:
+    """Return a list with a feature F, of some use, that made the totals, and ``new``, of segment and rightness; references."""
+    rng, lines, references = np.random.default_rng(seed), [], []
+    for segment in range(segments):
+        reference = list(rng.choice(WORDS, 8))
+        references.append(" ".join(reference) + "\n")
+        right = int(rng.integers(6))
+        for k in range(6):
+            words = [word if k == right or rng.random() < 0.5 else str(rng.choice(WORDS)) for word in reference]
+            F = round(float(rng.normal() + (k == right)), 3)
+            lines.append(entry(segment, " ".join(words), F, F=F, New=round(new(segment, k == right, rng), 3)))
+    return "".join(lines), "".join(references)
+
+
+def gain_and_p(said: str) -> tuple[float, float]:
+    found = re.search(r"gain (\S+) BLEU over weights tuned without New, .*\(p = (\S+)\)", said)
+    assert found, said
+    return float(found[1]), float(found[2])
+
+
+@pytest.mark.slow
+def test_noise_is_not_called_a_gain(run: Run, here: Path) -> None:
+    by_chance = 0
+    for seed in range(10):
+        lists, references = judged_lists(lambda segment, right, rng: float(rng.normal()), seed)
+        Path("list").write_text(lists)
+        Path("ref").write_text(references)
+        result = run("tune", "list", "--reference", "ref", "--restarts", 2)
+        assert result.status == 0, result.err
+        gain, p = gain_and_p(result.err)
+        by_chance += gain > 0 and p < 0.05
+    assert by_chance <= 1
+
+
+def test_what_is_learnt_from_a_half_is_judged_on_the_other(run: Run, here: Path) -> None:
+    """New says what is right in one half, and what is wrong in the other: judged where it was tuned it would gain 20 BLEU."""
+    for says_right, gains in (([1, 1], True), ([1, -1], False)):
+        lists, references = judged_lists(lambda i, right, rng, says=says_right: float(right * says[i % 2]), 3)  # type: ignore[misc]
+        Path("list").write_text(lists)
+        Path("ref").write_text(references)
+        gain, p = gain_and_p(run("tune", "list", "--reference", "ref", "--restarts", 2).err)
+        assert (gain > 10, gain < 0, p < 0.05) == (gains, not gains, True)
 
 
 @pytest.mark.parametrize(("few", "decides"), [(2, False), (3, True)])
@@ -176,13 +225,13 @@ def test_the_same_seed_gives_the_same_bytes_and_lists_are_merged(run: Run, here:
     Path("even").write_text("".join(lines[::2]))
     Path("odd").write_text("".join(lines[1::2] + lines[-1:]))
     for out in ("first", "again"):
-        said = run("tune", "list", "--reference", "ref,other", "--restarts", 3, "-q", "-o", out).err
-        assert said == "phrase-rescore: warning: no entry for 1 line of the reference; BLEU is of the others\n"
+        said = run("tune", "list", "--reference", "ref,other", "--restarts", 3, "-q", "-o", out, "--force").err
+        assert "phrase-rescore: warning: no entry for 1 line of the reference; BLEU is of the others\n" in said
     assert Path("first").read_bytes() == Path("again").read_bytes()
-    merged = run("tune", "even", "odd", "--reference", "ref,other", "--restarts", 3, "-o", "merged")
+    merged = run("tune", "even", "odd", "--reference", "ref,other", "--restarts", 3, "-o", "merged", "--force")
     assert f"{len(lines)} entries of 9 segments" in merged.err
     score = re.search(r"(\S+) by the new weights", merged.err)
-    again = run("tune", "list", "--reference", "ref,other", "--weights", "merged", "--restarts", "0", "-o", "last")
+    again = run("tune", "list", "--reference", "ref,other", "--weights", "merged", "--restarts", "0", "-o", "last", "--force")
     assert score
     assert float(re.search(r"(\S+) by the new weights", again.err)[1]) >= float(score[1])  # type: ignore[index]
 
@@ -193,7 +242,7 @@ def test_the_same_seed_gives_the_same_bytes_and_lists_are_merged(run: Run, here:
         ("", "list: is empty; pass an n-best list"),
         (
             BY_HAND + entry(3, "a", 0, LM=1, TM=1, Same=1),
-            "list:7: segment 3, but the reference has 3 lines; give",
+            "list: its last segment is 3, but ref has 3 lines; give",
         ),
         (BY_HAND + entry(2, "a", 0, LM=1, Same=1), "list:7: 0 values of TM where the first entry has 1; tune needs the same"),
         (BY_HAND + entry(2, "a", 0, LM=1, TM=1, Same=1, dT_x=1), "list:7: 1 value of dT_x where the first entry has 0"),
@@ -204,7 +253,7 @@ def test_the_same_seed_gives_the_same_bytes_and_lists_are_merged(run: Run, here:
 )
 def test_lists_that_cannot_be_used(run: Run, here: Path, lines: str, said: str) -> None:
     Path("list").write_text(lines)
-    result = run("tune", "list", "--reference", "ref", "-o", "ini")
+    result = run("tune", "list", "--reference", "ref", "-o", "ini", "--force")
     assert result.status == 1
     assert said in result.last_line
     assert not Path("ini").exists()
@@ -219,3 +268,117 @@ def test_references_and_weights_that_do_not_fit(run: Run, here: Path) -> None:
     for text in ("LM= 1 2", "LM= 1 2\nTM=", "X= 1"):
         Path("ini").write_text(f"[weight]\n{text}\n")
         assert "error: ini: the weights " in run("tune", "list", "--reference", "ref", "--weights", "ini").err
+
+
+def tuned_with(run: Run, *more: object) -> tuple[str, dict[str, list[float]]]:
+    result = run("tune", "list", "--reference", "ref", "--restarts", 2, "-o", "ini", "--overwrite", *more)
+    assert result.status == 0, result.err
+    return result.err, weights(Path("ini").read_bytes())
+
+
+def best_bleu(run: Run, ini: str = "ini") -> float:
+    """Return BLEU of what rescore chooses by the weights, counted by sacrebleu."""
+    texts = run("rescore", "list", "--weights", ini, "--best").out.decode().splitlines()
+    return BLEU(tokenize="none", force=True).corpus_score(texts, [Path("ref").read_text().splitlines()]).score
+
+
+def bleu_of(said: str) -> tuple[float, float]:
+    found = re.search(r"BLEU (\S+) by the totals of the lists, (\S+) by the new weights", said)
+    assert found, said
+    return float(found[1]), float(found[2])
+
+
+def test_without_a_new_feature_there_is_nothing_to_gain(run: Run, here: Path) -> None:
+    """The totals may be of weights that were tuned on all of this text: to compare halves with them would not be fair."""
+    lists, references = judged_lists(lambda i, right, rng: float(rng.normal()), 5)
+    Path("ref").write_text(references)
+    Path("list").write_text("".join(line.rsplit("|||", 1)[0] + f"||| {total(line):.6g}\n" for line in lists.splitlines()))
+    refused = run("tune", "list", "--reference", "ref", "-o", "ini")
+    assert (refused.status, "run" in refused.last_line, "--weights none" in refused.last_line) == (1, False, True)
+    assert not Path("ini").exists()
+    said, _ = tuned_with(run, "--weights", "none")
+    assert "no gain can be told" in said
+    Path("before").write_text("[weight]\nF= 1\n")  # what it lacks is new
+    gain_and_p(tuned_with(run, "--weights", "before")[0])
+    Path("before").write_text("[weight]\nF= 1\nNew= 0.2\n")
+    assert "no gain can be told" in tuned_with(run, "--weights", "before")[0]
+    Path("list").write_text("".join(line.rsplit("|||", 1)[0] + f"||| {i % 7}\n" for i, line in enumerate(lists.splitlines())))
+    assert "no gain can be told" in tuned_with(run)[0]  # totals of another decoder
+
+
+def total(line: str) -> float:
+    F, new = (float(value) for value in re.findall(r"= (\S+)", line))
+    return F + 0.3 * new
+
+
+def test_lists_whose_totals_have_several_scales(run: Run, here: Path) -> None:
+    """New is noise. Beside totals that are mixed it would seem to gain."""
+    lists, references = judged_lists(lambda i, right, rng: float(rng.normal()), 6)
+    lines = lists.splitlines(keepends=True)
+    Path("ref").write_text(references)
+    Path("list").write_text(lists)
+    alone = run("tune", "list", "--reference", "ref", "--restarts", 2)
+    twentieth = [re.sub(r"\S+$", lambda total: f"{float(total[0]) / 20:.6g}", line) for line in lines]
+    Path("list").write_text("".join(lines[::2]))
+    Path("small").write_text("".join(twentieth[1::2]))
+    both = run("tune", "small", "list", "--reference", "ref", "--restarts", 2)
+    assert bleu_of(both.err)[0] == bleu_of(alone.err)[0]
+    gain, p = gain_and_p(both.err)
+    assert gain < 0 or p > 0.05
+
+
+@pytest.mark.parametrize("impossible", [*(pytest.param(value, marks=pytest.mark.slow) for value in (-1e4, -1e8)), -1e10])
+def test_a_value_that_stands_for_impossible(run: Run, here: Path, impossible: float) -> None:
+    """One value far off all others must not make them the same, nor take the digits of the weights."""
+    lists, references = judged_lists(lambda i, right, rng: float(right) + 0.3 * float(rng.normal()), 7, segments=120)
+    Path("ref").write_text(references)
+    lines = lists.splitlines(keepends=True)
+    wrong = next(i for i, line in enumerate(lines) if float(re.findall(r"= (\S+)", line)[1]) < 0)
+    lines[wrong] = re.sub(r"New= \S+", f"New= {impossible:.0f}", lines[wrong])
+    Path("list").write_text(lists)
+    usual, _ = tuned_with(run)
+    Path("list").write_text("".join(lines))
+    said, found = tuned_with(run)
+    assert bleu_of(said)[1] == pytest.approx(bleu_of(usual)[1], abs=0.5)
+    assert 0.1 < found["New"][0] < 1
+    assert best_bleu(run) == pytest.approx(bleu_of(said)[1], abs=0.006)
+
+
+def test_among_equal_totals_the_first_entry_is_chosen() -> None:
+    """A matrix product gives equal rows totals that may differ in the last digit."""
+    rng, sizes = np.random.default_rng(8), [13] * 59 + [10]
+    segment = np.repeat(np.arange(len(sizes)), sizes)
+    lists = Lists(segment, rng.normal(size=(len(sizes), 9))[segment], np.zeros((len(segment), 10)), np.zeros(len(segment)))
+    for _ in range(20):
+        assert (chosen(lists.features, rng.normal(size=9), lists.places()) == np.unique(segment, return_index=True)[1]).all()
+
+
+def test_weights_are_written_with_the_digits_that_matter() -> None:
+    features, places = np.array([[1.0, 0.0], [0.0, 1.0000001]]), np.array([[0, 1]])
+    values, best = as_written(np.array([0.50000004, 0.49999996]), features, places)
+    assert (values, best.tolist()) == ([b"0.50000004", b"0.49999996"], [0])
+    assert as_written(np.array([2 / 3, 1 / 3]), features, places)[0] == [b"0.666667", b"0.333333"]
+
+
+def test_a_half_with_nothing_to_tune_on(run: Run, here: Path) -> None:
+    lists, references = judged_lists(lambda i, right, rng: float(right), 9, segments=8)
+    lines = [re.sub(r"F= .*", "F= 1 New= 1 ||| 1", line) if i // 6 % 2 else line for i, line in enumerate(lists.splitlines())]
+    Path("list").write_text("\n".join(lines))
+    Path("ref").write_text(references)
+    said, found = tuned_with(run)
+    assert "no gain can be told: half" in said
+    assert np.isfinite([*found["F"], *found["New"]]).all()
+    Path("list").write_text(re.sub(r"F= \S+ (.*) \S+\n", r"F= 1 \1 1\n", lists))  # before New the first entries are chosen
+    Path("before").write_text("[weight]\nF= 1\n")
+    gain, _ = gain_and_p(tuned_with(run, "--weights", "before")[0])
+    assert gain > 0
+
+
+def test_a_list_of_another_number_of_segments_is_found_first(run: Run, here: Path) -> None:
+    Path("list").write_text(BY_HAND)
+    Path("ref").write_text("".join(f"{line}\n" for line in (*REFERENCE, "one more")))
+    result = run("tune", "list", "--reference", "ref", "-o", "ini")
+    assert (result.status, "list: " in result.last_line, Path("ini").exists()) == (1, True, False)
+    assert "no entry for 1 line" in tuned_with(run, "--force")[0]
+    Path("ref").write_text("".join(f"{line}\n" for line in (*REFERENCE, "")))  # Moses writes no entries of empty lines
+    assert "warning" in tuned_with(run)[0]
