@@ -33,9 +33,9 @@ def use_threads(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-def prepare(threads: int) -> None:
-    """Configure torch for computing on ``threads`` cores. Call it before anything is computed."""
-    use_threads(threads)
+def prepare(threads: int | None = None) -> None:
+    """Configure torch for computing on ``threads`` cores, by default all usable ones. Call it before anything is computed."""
+    use_threads(threads or usable_cores())
     keep_freed_memory()
 
 

@@ -19,7 +19,7 @@ from click.core import ParameterSource
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.paths import beside, check_apart, files_of, is_stream
 from phrase_rescore.messages import shown
-from phrase_rescore.ranges import BYTES, DIGITS, SECONDS, Range, SettingError
+from phrase_rescore.ranges import BYTES, DIGITS, SECONDS, THREADS, Range, SettingError
 
 DEFAULT_MODEL = "phrase-rescore-model"
 
@@ -132,7 +132,7 @@ class Command(cloup.Command):
         if written := [path for path in files if os.path.isfile(path)]:
             say(f"wrote {' and '.join(written)}")
         if self._then and not is_stream(values.get("out", "")):
-            quoted = {name: shlex.quote(value) for name, value in values.items() if isinstance(value, str)}
+            quoted = {name: _quoted(value) for name, value in values.items() if isinstance(value, str)}
             say(f"next: {self._then.format(**quoted)}")
 
     def _paths(self, values: Mapping[str, Any], kind: PathName) -> list[tuple[str, str]]:
@@ -143,6 +143,13 @@ class Command(cloup.Command):
             several = value if param.multiple or param.nargs != 1 else [value]
             paths += [(_called(param), path) for path in several or () if path is not None]
         return paths
+
+
+def _quoted(word: str) -> str:
+    """Quote a word for a shell; one that cannot be printed as bash's $'…'."""
+    if word.isprintable():
+        return shlex.quote(word)
+    return "$'" + "".join(chr(c) if 32 <= c < 127 and c not in b"\\'" else f"\\{c:03o}" for c in os.fsencode(word)) + "'"
 
 
 command = partial(click.command, cls=Command)
@@ -217,6 +224,11 @@ def given(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def device_option(default: str) -> Any:
     return option("--device", TEXT, "The device: auto, cpu, cuda or cuda:N.", "DEVICE", default=default)
+
+
+threads_option = option(
+    "--threads", THREADS, "Cores to compute on.  [default: all usable ones, at most OMP_NUM_THREADS]"
+)  # fmt: skip
 
 
 def model_option(kind: PathName = MODEL) -> Any:

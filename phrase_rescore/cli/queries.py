@@ -35,6 +35,7 @@ _tokenize_option = option("--tokenize", TEXT, "Tokenize typed text of this langu
 @options.flush_option
 @options.digits_option
 @device_option("cpu")
+@options.threads_option
 def score(model_dir: str, **settings: Any) -> None:
     """Score phrase pairs from standard input, a pair a line: 'source ||| target', as in a phrase table (further fields are
     ignored), or source, tab, target.
@@ -64,6 +65,7 @@ def score(model_dir: str, **settings: Any) -> None:
 @options.flush_option
 @options.digits_option
 @device_option("cpu")
+@options.threads_option
 def score_lm(text: str, lm: str, **settings: Any) -> None:
     """Score TEXT, a sentence a line, tokenized as in training; standard input by default. For every line, write a line with
     natural log p, </s> included, tab, the number of words that the model does not know.
@@ -97,7 +99,7 @@ def score_lm(text: str, lm: str, **settings: Any) -> None:
     option("--seed", SEEDS, "The seed of --random.", default=1),
 )
 @option_group("Lines", options.flush_option, options.digits_option)
-@option_group("Machine", device_option("cpu"))
+@option_group("Machine", device_option("cpu"), options.threads_option)
 @options.quiet_option
 def generate(model_dir: str, quiet: bool, **settings: Any) -> None:
     """Read source phrases from standard input, one a line. Write the target phrases that the model finds most probable. A
@@ -128,6 +130,7 @@ def generate(model_dir: str, quiet: bool, **settings: Any) -> None:
 )
 @_tokenize_option
 @device_option("cpu")
+@options.threads_option
 @options.quiet_option
 def embed(model_dir: str, out: str, side: Any, quiet: bool, **settings: Any) -> None:
     """Write the vectors c of phrases, from which the model's decoder starts. Phrases are lines of standard input, tokenized
@@ -192,6 +195,7 @@ def info(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: b
     "of fewer; of an inverse model 1]",
 )  # fmt: skip
 @option("--sample", SAMPLE_ROWS, "Rows that the page shows, 100 or more; whole sources.", "ROWS", default=50_000)
+@options.threads_option
 @quiet_option
 def report(table: str, quiet: bool, **asked: Any) -> None:
     """Write one HTML page that helps to decide about the new feature. It shows the model's scores against the table's φ, by

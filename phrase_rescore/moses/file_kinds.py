@@ -75,7 +75,7 @@ KINDS = {  # a row is of the first that it fits
     "lexicon": Kind("a lexical translation table (two words and a number)", "", (
         rb"[^ \t\n]+ [^ \t\n]+ (?=[^ ]*\.)" + _N,)),
     "text": Kind("text without '|||', such as a corpus", "train-lm, train-nmt and score-lm take sentences", (rb".*",)),
-    "ini": Kind("a moses.ini", "info and moses-ini take it"),
+    "ini": Kind("a moses.ini", "info and moses-ini take it, if it is a file"),
     "arpa": Kind("a language model, ARPA"),
     "utf-16": Kind("UTF-16", "iconv -f UTF-16 -t UTF-8 converts it"),
     "inverse": Kind("an inverted file (target first)", "the file without '.inv' in its name is the right one", (), r"\.inv\b"),

@@ -8,7 +8,7 @@ from itertools import compress, count, islice
 from phrase_rescore.errors import InputError, OptionError
 from phrase_rescore.files.inputs import display_name, open_plain, read_rows
 from phrase_rescore.files.outputs import atomic_output
-from phrase_rescore.files.paths import Path, check_apart
+from phrase_rescore.files.paths import Path, check_apart, is_stream
 from phrase_rescore.messages import Say, counted, printable, shown, silent
 from phrase_rescore.moses.columns import RANGE_ROWS, ScoreColumn, TableColumns, check_compression, sidecar_path
 from phrase_rescore.moses.ini import BINARIZED_TABLES, Feature, Ini, IniLine
@@ -162,8 +162,9 @@ def moses_ini(
     of_table = {"--feature": feature, "--path": path, "--columns": columns}
     if table is None and (given := [option for option, value in of_table.items() if value]):
         raise OptionError(f"{given[0]} is for a phrase table; name it with --table")
-    if table == "-" and path is None:
-        raise OptionError("--table - has no name to write into the ini; give it with --path")
+    for option, name, remedy in (("--table", None if path else table, "give it with --path"), ("--lm", lm, "name a file")):
+        if name is not None and is_stream(name):
+            raise OptionError(f"{option} {name} has no name to write into the ini; {remedy}")
     check_apart([("INI", ini), ("--table", table)], [])
     edited, report = Ini.read(ini), list[str]()
     if table is not None:

@@ -87,7 +87,7 @@ def vector_output(out: str, form: str, width: int, count: int | None = None) -> 
 
 def embed(
     out: Path, model_dir: Path, *, side: Side | None = None, tokenize: str | None = None, form: str | None = None,
-    device: str = "cpu", on_phrases: Progress = silent, warn: Say = silent,
+    device: str = "cpu", threads: int | None = None, on_phrases: Progress = silent, warn: Say = silent,
 ) -> str:  # fmt: skip
     """Write the vectors of phrases, or of the words of a ``side``, to a file as ``phrase-rescore embed`` does.
 
@@ -98,13 +98,13 @@ def embed(
     out = os.fspath(out)
     form = format_of(out, form)
     if side is not None:
-        checkpoint = ready_model(model_dir)
+        checkpoint = ready_model(model_dir, threads)
         of_words = word_embeddings(checkpoint, side)
         width = of_words.shape[1]
         with vector_output(out, form, width, len(of_words)) as writer:
             writer.write(embedded_words(checkpoint, side), of_words)
     else:
-        checkpoint = ready_model(model_dir, warn, reads_alone=True)
+        checkpoint = ready_model(model_dir, threads, warn, reads_alone=True)
         encoder = PhraseEncoder(checkpoint, resolve_device(device))
         read = PhraseReader(checkpoint.sides[0], tokenize=tokenizer_for(tokenize, checkpoint.vocabs[0].ids))
         width = encoder.width

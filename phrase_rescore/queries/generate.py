@@ -37,7 +37,7 @@ class Search(Checked):
 
 def generate(
     model_dir: Path, *, tokenize: str | None = None, flush: bool = False, digits: int = 7, device: str = "cpu",
-    on_sources: Progress = silent, say: Say = silent, warn: Say = silent, **search: Any,
+    threads: int | None = None, on_sources: Progress = silent, say: Say = silent, warn: Say = silent, **search: Any,
 ) -> Iterator[list[bytes]]:  # fmt: skip
     """Propose phrases of the side that the model predicts, as ``phrase-rescore generate`` does. Yield lines, some at a time.
 
@@ -48,7 +48,7 @@ def generate(
     """
     if search.get("random") and search.get("beam"):
         raise OptionError("--beam finds the most probable hypotheses, --random draws them; give one")
-    checkpoint = ready_model(model_dir, warn, reads_alone=not search.get("unk"))
+    checkpoint = ready_model(model_dir, threads, warn, reads_alone=not search.get("unk"))
     wanted = Search(**{name: value for name, value in search.items() if value is not None})
     translator = Translator(checkpoint, resolve_device(device))
     typed = tokenizer_for(tokenize, checkpoint.vocabs[0].ids)

@@ -20,14 +20,14 @@ from phrase_rescore.messages import Say, silent
 from phrase_rescore.moses.text import END, PairReader, Sentences, Tokenizer, parsed_lines, tokenizer_for
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.scorer import BATCH, Scorer
-from phrase_rescore.runtime import prepare, resolve_device, usable_cores
+from phrase_rescore.runtime import prepare, resolve_device
 
 T = TypeVar("T")
 
 
-def ready_model(model_dir: Path, warn: Say = silent, reads_alone: bool = False) -> Checkpoint:
+def ready_model(model_dir: Path, threads: int | None, warn: Say = silent, reads_alone: bool = False) -> Checkpoint:
     """Load a model and configure torch for it. Warn of sides (``reads_alone``: of the one read) without unknown words."""
-    prepare(usable_cores())
+    prepare(threads)
     checkpoint = load(os.fspath(model_dir))
     shares = dict(zip(SIDES, checkpoint.unk_shares, strict=True))
     sides = checkpoint.sides[:1] if reads_alone else SIDES
@@ -46,7 +46,7 @@ def line_batches(stream: io.BufferedReader, parse: Callable[[bytes], T], most: i
 
 def score(
     lines: io.BufferedReader, model_dir: Path, *, per_word: bool = False, tokenize: tuple[str, str] | None = None,
-    flush: bool = False, digits: int = 7, device: str = "cpu", warn: Say = silent,
+    flush: bool = False, digits: int = 7, device: str = "cpu", threads: int | None = None, warn: Say = silent,
 ) -> Iterator[list[bytes]]:  # fmt: skip
     """Score phrase pairs, a line each, as ``phrase-rescore score`` does. Yield lines with their newlines, some at a time.
 
@@ -54,7 +54,7 @@ def score(
     the words predicted, each followed by its log p. ``tokenize``: the languages, source and target, of typed text. Raises
     InputError for a bad line, after the scores of the lines before it.
     """
-    checkpoint = ready_model(model_dir, warn)
+    checkpoint = ready_model(model_dir, threads, warn)
     scorer = Scorer(checkpoint, resolve_device(device))
     tokenizers = None
     if tokenize is not None:
@@ -119,7 +119,7 @@ class _Totals:
 
 def score_lm(
     text: Path, lm: Path, *, per_word: bool = False, tokenize: str | None = None, flush: bool = False, digits: int = 7,
-    device: str = "cpu", say: Say = silent, warn: Say = silent,
+    device: str = "cpu", threads: int | None = None, say: Say = silent, warn: Say = silent,
 ) -> Iterator[list[bytes]]:  # fmt: skip
     """Score text (``-``: standard input), a sentence a line, as ``phrase-rescore score-lm`` does.
 
@@ -128,7 +128,7 @@ def score_lm(
     gets the totals, as of KenLM's ``query``.
     """
     text = os.fspath(text)
-    prepare(usable_cores())
+    prepare(threads)
     model = language_model.load(os.fspath(lm))
     for warning in language_model.warnings(model):
         warn(warning)

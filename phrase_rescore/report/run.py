@@ -25,7 +25,7 @@ from phrase_rescore.report.rows import LONG, SampleRows, TableReader
 from phrase_rescore.report.sections import Targets
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.scorer import PhraseEncoder, Scorer, Side, word_embeddings
-from phrase_rescore.runtime import prepare, usable_cores
+from phrase_rescore.runtime import prepare
 
 _SAME = 0.01  # nats between a score and what few digits of it say
 
@@ -41,14 +41,14 @@ class ReportSummary:
 
 def report(
     table: Path, model_dir: Path, out: Path = "report.html", *, phi_column: int | None = None, sample: int = 50_000,
-    command: str = "", on_read: Progress | None = None, on_step: Say = silent,
+    threads: int | None = None, command: str = "", on_read: Progress | None = None, on_step: Say = silent,
 ) -> ReportSummary:  # fmt: skip
     """Write one HTML page that sets the model's scores against the table's, as ``phrase-rescore report`` does.
 
     ``sample`` is the number of rows that it shows, ``command`` the line that it quotes. ``on_step`` gets the name of each step.
     Raises InputError and ModelError for a table and a model that cannot be read, OptionError where a library is missing.
     """
-    prepare(usable_cores())
+    prepare(threads)
     table, model_dir, out = (os.fspath(path) for path in (table, model_dir, out))
     altair()
     if is_stream(table):

@@ -74,7 +74,7 @@ LINES = {
     "export-lm": Line("export-lm -m {l} -o {o}/out.nplm", "", b"", "out.nplm"),
     "rescore": Line("rescore {i} -m {l} -o {o}/out", "nbest", NBEST, "out"),
     "rescore -o -": Line("rescore {i} -m {l} --sort", "nbest", NBEST),
-    "tune": Line("tune {i} --reference {l}/words.vocab -o {o}/out", "nbest", NBEST, "out"),
+    "tune": Line("tune {i} --reference {d}/text -o {o}/out --weights none --force", "nbest", NBEST, "out"),
 }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """The command line itself: help without torch, errors of one line, exit status, nothing but rows on standard output."""
 
+import os
 import re
 import subprocess
 import sys
@@ -7,7 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import Run
+from small_models import small_lm
 
 from phrase_rescore import __version__
 from phrase_rescore.cli.main import COMMANDS
@@ -65,6 +68,20 @@ def test_a_command_ends_with_what_it_wrote_and_what_to_type_next(run: Run, model
     assert then == f"phrase-rescore: next: phrase-rescore moses-ini moses.ini --table '{out}' -o moses.rnn.ini"
     assert "wrote" not in run("annotate", table, "-m", model_dir).err, "rows on standard output"
     assert run("annotate", table, "-m", model_dir, "-o", out, "--overwrite", "-q").err == ""
+    latin = os.fsdecode(os.fsencode(tmp_path) + b"/\xe4'.gz")  # not UTF-8
+    *_, then = run("annotate", table, "-m", model_dir, "-o", latin).err.splitlines()
+    typed = then.partition("--table ")[2].partition(" -o ")[0]
+    assert subprocess.run(["bash", "-c", f"test -s {typed}"]).returncode == 0, typed
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("command", ["score -m {m}", "score-lm -m {l}", "generate -m {m} -n 1", "embed -m {m}"])
+def test_the_cores_to_compute_on(run: Run, model_dir: str, tmp_path: Path, command: str, threads: int) -> None:
+    stdin = b"the\told\n" if command.startswith("score ") else b"the\n"
+    args = command.format(m=model_dir, l=small_lm(tmp_path / "lm")).split()
+    usual = run(*args, stdin=stdin)
+    assert run(*args, "--threads", threads, stdin=stdin).out == usual.out != b""
+    assert torch.get_num_threads() == threads
 
 
 def test_without_a_terminal_a_line_a_minute_says_how_far_it_is(monkeypatch, capsys) -> None:

@@ -3,6 +3,7 @@
 import bz2
 import difflib
 import gzip
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -130,6 +131,10 @@ def test_ini_and_table_from_standard_input(run: Run, table: Path, tmp_path: Path
     from_table = run("moses-ini", ini, "--table", "-", "--columns", 2, *to, stdin=ROWS.encode())
     assert from_ini == from_table
     assert b" num-features=6 path=/p.gz " in from_ini.out
+    os.mkfifo(pipe := tmp_path / "pipe")  # its name would lead Moses nowhere
+    for name in ("-", pipe):
+        refused = run("moses-ini", ini, "--table", name, "--columns", 2, stdin=ROWS.encode())
+        assert (refused.status, f"--table {name} " in refused.last_line, "--path" in refused.last_line) == (2, True, True)
 
 
 def test_a_binarized_table_goes_by_its_text(run: Run, table: Path) -> None:
