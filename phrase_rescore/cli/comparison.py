@@ -6,7 +6,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import FILE, OUTPUT, TEXT, Value, flag, option, quiet_option
+from phrase_rescore.cli.options import FILE, OUTPUT, TEXT, Value, flag, force_option, option, quiet_option
 from phrase_rescore.evaluation.corpora import SetFiles
 from phrase_rescore.ranges import EXAMPLES, SAMPLES
 
@@ -65,6 +65,7 @@ class EvaluateCommand(options.Command):
     "--statistics", OUTPUT,
     "Write the counts of the only output to FILE, gzip. A later evaluation takes FILE as OUT.",
 )  # fmt: skip
+@force_option
 @quiet_option
 def evaluate(sets: tuple[SetFiles, ...], form: str, quiet: bool, **asked: Any) -> None:
     """Score the outputs of systems with sacrebleu. Write a table of systems and sets, with the signatures of the metrics.

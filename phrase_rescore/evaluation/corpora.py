@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import codecs
 import os
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 
 from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.messages import printable, shown
+from phrase_rescore.moses.file_kinds import JUDGED, SEGMENTS, check_kind
 from phrase_rescore.moses.hypotheses import parse_surface
+from phrase_rescore.moses.parallel import Doubts
 from phrase_rescore.moses.table import split_fields, words
 from phrase_rescore.moses.text import decoded, parsed_lines
 
@@ -73,26 +77,61 @@ def _paths(text: str, word: str, of_set: str) -> tuple[str, ...]:
 
 
 def read_lines(path: str) -> list[bytes]:
-    """Read the lines of a file (``-``: standard input), cut at ``\\n`` alone. Raises InputError for an empty file."""
+    """Read the lines of a file (``-``: standard input), cut at ``\n`` alone. Raises InputError for an empty file."""
+    if not os.path.lexists(path) and (numbered := [name for n in range(10) if os.path.exists(name := f"{path}{n}")]):
+        hint = f"{', '.join(numbered)} {'are' if len(numbered) > 1 else 'is'} there: write {','.join(numbered)}"
+        raise InputError(display_name(path), "no file of this name", hint)
     with open_input(path) as stream:
         rows = list(read_rows(stream))
     if not rows:
         raise InputError(display_name(path), "an empty file", "a line for every segment is needed")
-    return rows
+    return [rows[0].removeprefix(codecs.BOM_UTF8), *rows[1:]]
 
 
 def segments_of(name: str, rows: Sequence[bytes]) -> Segments:
     """Decode the lines of a file, without blanks at their ends, as sacrebleu does, and without the spans of ``moses -t``.
 
-    Raises InputError for what is not UTF-8, and for words without a span in what ``-t`` wrote.
+    Nor with the alignment of ``-print-alignment-info``. Raises InputError for what is not text or not UTF-8, and for words
+    without a span in what ``-t`` wrote.
     """
-    first = next((row for row in rows if words(_output_of(row))), b"")
-    parse = _without_spans if _has_spans(first) else _decoded
+    parse: Callable[[bytes], str] = _decoded
+    if has_spans(rows):
+        parse = _without_spans
+    elif _most(rows, _is_aligned):
+        parse = _without_alignment
+    else:
+        check_kind(name, [row.rstrip(b"\r\n") for row in rows[:JUDGED]], SEGMENTS)
     return tuple(chain.from_iterable(parsed_lines(rows, parse, name, len(rows))))
 
 
-def _decoded(row: bytes) -> str:
-    return decoded(row.removesuffix(b"\n")).rstrip()
+def reference_of(path: str, rows: Sequence[bytes], doubts: Doubts) -> Segments:
+    """Decode a reference as ``segments_of`` does. A decoder's output is doubted."""
+    if has_spans(rows):
+        found = "what moses -t wrote (|first-last|) is an output, not a reference"
+        doubts.of(path, found, "give the text of a human translator")
+    return segments_of(display_name(path), rows)
+
+
+def has_spans(rows: Sequence[bytes]) -> bool:
+    """Return whether most lines are ``target phrase |first-last| …`` to the end. In plain text of Moses ``|`` is ``&#124;``."""
+    return _most(rows, _is_surface)
+
+
+def _most(rows: Sequence[bytes], test: Callable[[bytes], bool]) -> bool:
+    """Return whether most of the first lines with words pass a test."""
+    passed = [test(row) for row in islice((row for row in rows if words(_output_of(row))), JUDGED)]
+    return 2 * sum(passed) > len(passed)
+
+
+def _is_surface(row: bytes) -> bool:
+    try:
+        return bool(parse_surface(_output_of(row)))
+    except RowError:
+        return False
+
+
+def _is_aligned(row: bytes) -> bool:
+    return re.search(rb" \|\|\|(?: \d+-\d+)* *\r?\n?\Z", row) is not None
 
 
 def _output_of(row: bytes) -> bytes:
@@ -100,13 +139,13 @@ def _output_of(row: bytes) -> bytes:
     return split_fields(row.rstrip(b"\r\n"), 1)[0]
 
 
+def _decoded(row: bytes) -> str:
+    return decoded(row.removesuffix(b"\n")).rstrip()
+
+
+def _without_alignment(row: bytes) -> str:
+    return decoded(_output_of(row)).rstrip()
+
+
 def _without_spans(row: bytes) -> str:
     return decoded(b" ".join(phrase.tgt for phrase in parse_surface(_output_of(row)) if phrase.tgt))
-
-
-def _has_spans(row: bytes) -> bool:
-    """Tell whether a line is ``target phrase |first-last| …`` to its end. In plain text of Moses ``|`` is ``&#124;``."""
-    try:
-        return bool(parse_surface(_output_of(row)))
-    except RowError:
-        return False

@@ -13,10 +13,11 @@ from typing import get_type_hints
 import numpy as np
 
 from phrase_rescore.errors import InputError
-from phrase_rescore.evaluation.corpora import Segments, read_lines, segments_of
+from phrase_rescore.evaluation.corpora import Segments, read_lines, reference_of, segments_of
 from phrase_rescore.evaluation.metrics import Counts, EvaluationSettings
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.outputs import atomic_output, gzip_member
+from phrase_rescore.moses.parallel import Doubts
 from phrase_rescore.moses.text import sacremoses_version
 
 FORMAT, VERSION = "phrase-rescore segment statistics", 2
@@ -88,10 +89,12 @@ def write_statistics(path: str, statistics: OutputStatistics) -> None:
         stream.write(gzip_member("".join(f"{line}\n" for line in lines).encode(), "9"))
 
 
-def read_output(path: str) -> Segments | OutputStatistics:
-    """Read a file of text or of statistics. Raises InputError."""
+def read_output(path: str, of_reference: Doubts | None = None) -> Segments | OutputStatistics:
+    """Read a file of text, as a reference if that may be doubted, or of statistics. Raises InputError."""
     rows, name = read_lines(path), display_name(path)
-    return parse_statistics(name, rows) if rows[0].startswith(_BEGINNING) else segments_of(name, rows)
+    if rows[0].startswith(_BEGINNING):
+        return parse_statistics(name, rows)
+    return segments_of(name, rows) if of_reference is None else reference_of(path, rows, of_reference)
 
 
 def parse_statistics(path: str, rows: Sequence[bytes]) -> OutputStatistics:

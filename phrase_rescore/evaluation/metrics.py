@@ -38,6 +38,7 @@ class Metric:
         ``effective_order`` leaves out the n-grams for which a text is too short.
         """
         against = references or None
+        self._known = dict[tuple[int, str], list[float]]()  # systems share many translations
         self._metric: Any
         if name == "bleu":  # force: no message about points that stand apart; we warn ourselves
             self._metric = BLEU(
@@ -60,7 +61,10 @@ class Metric:
 
     def counts(self, output: Segments) -> Counts:
         """Count translations of all segments."""
-        return np.array([self.segment_counts(i, text) for i, text in enumerate(output)], float)
+        for item in enumerate(output):
+            if item not in self._known:
+                self._known[item] = self.segment_counts(*item)
+        return np.array([self._known[item] for item in enumerate(output)], float)
 
     def score(self, sums: Sequence[float] | NDArray[Any]) -> float:
         """Return the score of sums of counts, (width,)."""

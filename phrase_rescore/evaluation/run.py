@@ -7,7 +7,7 @@ import os
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from itertools import chain
 from typing import Any
@@ -23,25 +23,31 @@ from phrase_rescore.evaluation.significance import Noise, bootstrap_p_values, po
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.paths import Path, check_apart
 from phrase_rescore.messages import printable
-from phrase_rescore.moses.parallel import check_lines
-from phrase_rescore.moses.text import check_language, detokenized, look, mismatch, sacremoses_version
+from phrase_rescore.moses.parallel import Doubts, check_bleu, check_lines, check_order, check_translated, check_words
+from phrase_rescore.moses.text import check_language, detokenized, look, marks, mismatch, sacremoses_version
 
+_SMALL = 500  # characters of a text that may be equal to its reference
 Runs = Sequence[OutputStatistics]  # the outputs of a system
 
 
 class ReadSet:
     """The files of a set, read. Raises OptionError and InputError for files that do not go together."""
 
-    def __init__(self, files: SetFiles, settings: EvaluationSettings) -> None:
-        self.files = files
+    def __init__(self, files: SetFiles, settings: EvaluationSettings, doubts: Doubts) -> None:
+        self.files, self._doubts = files, doubts
         self.warnings = list[tuple[str, str]]()  # a file, and what about it
-        read = {path: read_output(path) for path in dict.fromkeys(files.paths())}
+        read = {path: read_output(path, doubts if path in files.references else None) for path in dict.fromkeys(files.paths())}
         self._statistics = {path: output for path, output in read.items() if isinstance(output, OutputStatistics)}
         self.texts = {path: output for path, output in read.items() if not isinstance(output, OutputStatistics)}
         self._check_kinds(settings)
         check_lines(read)
+        marked = list[tuple[str, str]]()
         if self.texts:
             self.warnings += self._empty_lines()
+            marked = [(path, mark) for path, text in self.texts.items() for mark in marks(text)]
+            self.warnings += [*marked, *self._copies()]
+            if not marked:
+                self._compare()
             if settings.detokenize is None:
                 self.warnings += self._misleading(settings)
         if settings.detokenize is not None:
@@ -54,6 +60,11 @@ class ReadSet:
             self.basis = next(iter(self._statistics.values())).basis
         for path, counts in self._statistics.items():
             self._check_basis(path, counts.basis, settings)
+        self._metrics = settings.make_metrics(self.references)
+        outputs = chain.from_iterable(files.systems.values())
+        self._counts = {path: dict(self._statistics[path].counts) if path in self._statistics else {} for path in outputs}
+        if "BLEU" in self._metrics:
+            self._count_bleu(judge=not marked)
 
     def _check_kinds(self, settings: EvaluationSettings) -> None:
         """Raise OptionError for statistics where text is needed, and for text without a reference."""
@@ -67,6 +78,26 @@ class ReadSet:
         if self._statistics and settings.examples:
             found = f"{display_name(next(iter(self._statistics)))} has statistics"
             raise OptionError(f"--examples shows text, and {found}; give the output")
+
+    def _compare(self) -> None:
+        """Doubt texts of another language, and lines that do not belong together."""
+        references = self.files.references
+        outputs = [path for path in self.texts if path not in references]
+        for what, some, others in (("reference", references, outputs), ("output", outputs, references)):
+            words = list(chain.from_iterable(self.texts[path] for path in others))
+            for path in some:
+                check_words(what, path, self.texts[path], words, self._doubts)
+        for path in self.texts:
+            if path != references[0]:
+                check_order(path, self.texts[path], references[0], self.texts[references[0]], self._doubts)
+
+    def _copies(self) -> Iterator[tuple[str, str]]:
+        """Yield a warning for outputs that are a reference."""
+        references = {self.texts[path]: display_name(path) for path in self.files.references}
+        for path in chain.from_iterable(self.files.systems.values()):
+            text = self.texts.get(path, ())
+            if text in references and sum(map(len, text)) > _SMALL:
+                yield path, f"it is the text of the reference {references[text]}, not a translation"
 
     def _check_basis(self, path: str, basis: Basis, settings: EvaluationSettings) -> None:
         """Warn of statistics by other programs. Raises InputError for other settings or references than those of this set."""
@@ -106,6 +137,9 @@ class ReadSet:
         looks = {path: look(text) for path, text in self.texts.items()}
         first, reference = next(iter(looks.items()))
         for path, of_text in looks.items():
+            if {of_text.cased, reference.cased} == {True, False} and not settings.lowercase:
+                case = "has capitals and the reference none" if of_text.cased else "has no capitals and the reference has"
+                yield path, f"it {case} ({display_name(first)}); --lowercase ignores case"
             if difference := mismatch(reference, of_text):
                 yield path, f"{difference} ({display_name(first)}); --detokenize LANG makes both plain text"
         if reference.escaped and "chrf" in settings.metrics:
@@ -114,21 +148,47 @@ class ReadSet:
         if "bleu" in settings.metrics and reference.tokenized is False and settings.tokenization == "none":
             yield first, "not tokenized, but BLEU takes text between blanks for words; add --tokenize 13a"
 
-    def count(self, settings: EvaluationSettings, on_output: Callable[[], object]) -> dict[str, Runs]:
-        """Return the counts of every system's outputs. A file that stands for several is counted once: TER takes seconds."""
-        metrics, counted = settings.make_metrics(self.references), dict(self._statistics)
+    def _count_bleu(self, judge: bool) -> None:
+        """Count what BLEU needs, which is soon done. To ``judge``, doubt a reference that no output translates."""
+        metric, scores, words = self._metrics["BLEU"], list[float](), list[float]()
+        for path, counts in self._counts.items():
+            if path in self.texts:
+                counts["BLEU"] = metric.counts(self.texts[path])
+            scores.append(metric.score_of(counts["BLEU"]))
+            words.append(counts["BLEU"][:, 1].sum())
+        if judge:
+            check_bleu(self.files.paths()[0], scores, max(words), self._doubts)
+
+    def count(self, on_output: Callable[[], object]) -> dict[str, Runs]:
+        """Return the counts of every system's outputs, equal runs once. A file is counted once: TER takes seconds."""
         for path in chain.from_iterable(self.files.systems.values()):
             on_output()
-            if path not in counted:
-                counted[path] = OutputStatistics(
-                    self.basis, {name: metric.counts(self.texts[path]) for name, metric in metrics.items()}
-                )
-        return {system: [counted[path] for path in paths] for system, paths in self.files.systems.items()}
+            for name, metric in self._metrics.items():
+                if name not in self._counts[path]:
+                    self._counts[path][name] = metric.counts(self.texts[path])
+        self.files = replace(self.files, systems={name: self._once(runs) for name, runs in self.files.systems.items()})
+        done = {path: OutputStatistics(self.basis, counts) for path, counts in self._counts.items()} | self._statistics
+        return {system: [done[path] for path in paths] for system, paths in self.files.systems.items()}
+
+    def _once(self, runs: Sequence[str]) -> tuple[str, ...]:
+        """Return the runs of a system without copies, which would count the same evidence twice, and warn of these."""
+        kept, in_text = dict[object, str](), all(path in self.texts for path in runs)
+        for path in runs:
+            counts = tuple(self._counts[path][name].tobytes() for name in self._metrics)
+            first = kept.setdefault(self.texts[path] if in_text else counts, path)
+            if first != path:
+                self.warnings.append((path, f"the same output as {display_name(first)}; both count as one run"))
+        return tuple(kept.values())
 
     def read_source(self, path: str) -> Segments:
-        """Read the source of the set. Raises InputError if it has another number of lines than the references."""
+        """Read the source of the set, and doubt what is not its translation.
+
+        Raises InputError if it has another number of lines than the references.
+        """
         source = segments_of(display_name(path), read_lines(path))
         check_lines({self.files.references[0]: self.references[0], path: source})
+        for of_set, text in self.texts.items():
+            check_translated(of_set, text, path, source, self._doubts)
         return source
 
 
@@ -215,15 +275,16 @@ def _compared(
 
 
 def evaluate(
-    sets: Sequence[SetFiles], *, statistics: Path | None = None, source: Path | None = None,
+    sets: Sequence[SetFiles], *, statistics: Path | None = None, source: Path | None = None, force: bool = False,
     on_output: Callable[[], object] = lambda: None, **asked: Any,
 ) -> Evaluation:  # fmt: skip
     """Score every system on every set and compare it with the first one, as ``phrase-rescore evaluate`` does.
 
     ``asked`` are fields of ``EvaluationSettings``. ``statistics`` names a file to write the counts of the only output to.
-    ``source`` is the text that was translated, for examples. ``on_output`` is called for each output that is scored. All files
-    are read before. Raises TypeError for an unknown setting, OptionError for options that do not fit, InputError for files that
-    cannot be used or compared.
+    ``source`` is the text that was translated, for examples. With ``force`` a doubt, such as of a reference that no output
+    translates, is a warning. ``on_output`` is called for each output that is scored. All files are read before. Raises
+    TypeError for an unknown setting, OptionError for options that do not fit, InputError for files that cannot be used or
+    compared.
     """
     settings = EvaluationSettings(**asked)
     source, out = (None if path is None else os.fspath(path) for path in (source, statistics))
@@ -233,14 +294,15 @@ def evaluate(
     _check(sets, settings, out)
     if source is not None and not (settings.examples and len(sets) == 1):
         raise OptionError("--source is for the examples of one set; give --examples N and one --set, or leave --source out")
-    read = [ReadSet(files, settings) for files in sets]
+    doubted = list[str]()
+    read = [ReadSet(files, settings, Doubts(force, doubted.append)) for files in sets]
     sources = None if source is None else read[0].read_source(source)
-    outputs = [of_set.count(settings, on_output) for of_set in read]
+    outputs = [of_set.count(on_output) for of_set in read]
     if out is not None:
         write_statistics(out, outputs[0][systems[0]][0])
     pairs = zip(read, outputs, strict=True)
     scores = tuple(_score_set(of_set, counted, settings, systems[0], sources) for of_set, counted in pairs)
-    return Evaluation(settings, systems, tuple(scores[0].signatures), scores, _warnings(read))
+    return Evaluation(settings, systems, tuple(scores[0].signatures), scores, (*doubted, *_warnings(read)))
 
 
 def _check(sets: Sequence[SetFiles], settings: EvaluationSettings, statistics: str | None) -> None:

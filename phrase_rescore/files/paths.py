@@ -52,6 +52,13 @@ def check_apart(reads: Iterable[Named], writes: Iterable[Named], replaced: Itera
     streams = [name for name, path in inputs if path == "-"]
     if len(streams) > 1:
         raise OptionError(f"{streams[0]} and {streams[1]} are both '-', standard input; name a file for one of them")
+    pipes = dict[tuple[int, int], tuple[str, str]]()
+    for name, path in inputs:
+        if (pipe := _pipe(path)) is not None and pipe in pipes:
+            found = f"{_shown(*pipes[pipe])} and {_shown(name, path)} are one pipe, which is read once"
+            raise OptionError(f"{found}; name a file for one of them")
+        if pipe is not None:
+            pipes[pipe] = name, path
     partials = [(f"the partial of {name}", partial_of(path)) for name, path in outputs if not is_stream(path)]
     taken = {_identity(path, written=False): (name, path) for name, path in reversed(inputs)}
     for name, path in (*outputs, *partials, *directories):
@@ -64,6 +71,15 @@ def check_apart(reads: Iterable[Named], writes: Iterable[Named], replaced: Itera
             if not is_stream(inner[1]) and os.path.realpath(inner[1]).startswith(f"{os.path.realpath(outer[1])}/"):
                 found = f"{_shown(*inner)} is inside {_shown(*outer)}, which is replaced as a whole"
                 raise OptionError(f"{found}; name another for one of them")
+
+
+def _pipe(path: str) -> tuple[int, int] | None:
+    """Return what is equal for two names of a pipe; None for anything else."""
+    try:
+        status = os.fstat(0) if path == "-" else os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return (status.st_dev, status.st_ino) if stat.S_ISFIFO(status.st_mode) else None
 
 
 def _shown(name: str, path: str) -> str:

@@ -96,6 +96,8 @@ PAIRS = Wanted("a phrase table, an extract file or TSV", ("table", "extract", "t
 # Lists of other programs, or cut off, look like the last three; their reader says more of them
 LIST = Wanted("an n-best list", ("nbest", "text", "tsv", "bitext"))
 TEXT = Wanted("tokenized text in UTF-8, a sentence a line", ("text",))
+# Short segments with numbers look like the last four
+SEGMENTS = Wanted("text in UTF-8, a segment a line", ("text", "vectors", "lexicon", "alignments", "ini"))
 
 
 def check_kind(name: str, rows: Sequence[bytes], wanted: Wanted) -> str | None:
@@ -105,7 +107,7 @@ def check_kind(name: str, rows: Sequence[bytes], wanted: Wanted) -> str | None:
     """
     if not rows:
         raise InputError(name, "is empty", f"pass {wanted.what}")
-    kind = kind_of_file(rows, least_text=0.5 if wanted is TEXT else 0.9)
+    kind = kind_of_file(rows, least_text=0.5 if wanted in (TEXT, SEGMENTS) else 0.9)
     if kind is not None and kind not in wanted.kinds:
         raise _refused(name, "looks like", KINDS[kind], wanted)
     return kind

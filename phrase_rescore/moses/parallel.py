@@ -4,15 +4,25 @@ A list, source or reference of another text costs hours and ends with a number. 
 can be right is doubted: refused too, but --force goes on.
 """
 
-from collections import deque
-from collections.abc import Mapping, Sequence, Sized
+import math
+import statistics
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from itertools import chain
 
 from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.paths import is_stream
-from phrase_rescore.messages import Say, counted, silent
+from phrase_rescore.messages import Say, counted, percent, silent
 from phrase_rescore.moses.hypotheses import parse_line
+from phrase_rescore.moses.text import unescape
+
+_ENOUGH = 100  # words of a text; from fewer nothing follows
+_LEAST_BLEU = 3.0  # every translation has more
+_LEAST_SHARE = 0.35  # of words: other texts of a language have 0.5 and more, of English and French up to 0.2, by names
+_FEWEST = 30  # lines that are compared with other lines
+_SURE = 4.0  # standard errors
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,89 @@ def check_lines(texts: Mapping[str, Sized]) -> None:
             found = f"{counted(len(text), 'line')} where {display_name(first)} has {len(texts[first]):,}"
             hint = "outputs and references have a line for every segment, in the same order"
             raise InputError(display_name(path), found, hint)
+
+
+def check_bleu(path: str, scores: Iterable[float], words: float, doubts: Doubts) -> None:
+    """Doubt a reference, of so many ``words``, if none of the ``scores`` is the BLEU, 0 to 100, of a translation.
+
+    evaluate asks for all outputs of a set, tune for the totals of its lists and the weights that it found.
+    """
+    best = max(scores, default=_LEAST_BLEU)
+    if words >= _ENOUGH and best < _LEAST_BLEU:
+        found = f"BLEU is {best:.2f} at most; no translation has so little"
+        doubts.of(path, found, "is this the reference? is it tokenized as the outputs?")
+
+
+def check_words(what: str, path: str, lines: Iterable[str], others: Iterable[str], doubts: Doubts) -> None:
+    """Doubt a ``reference`` whose words are not those of the ``others``, its outputs, or an ``output`` likewise.
+
+    tune gives hypotheses of its lists as the outputs. Only letters that have a case are looked at.
+    """
+    words, known = _letters(lines), _letters(others)
+    if words.total() < _ENOUGH or known.total() < _ENOUGH:
+        return
+    found = sum(n for word, n in words.items() if word in known) / words.total()
+    if found < _LEAST_SHARE:
+        doubts.of(path, f"{percent(found, 0)} of its words are in the {_OTHER[what]}", f"is this the {what}?")
+
+
+_OTHER = {"reference": "outputs", "output": "reference"}
+
+
+def _letters(lines: Iterable[str]) -> Counter[str]:
+    words = chain.from_iterable(line.casefold().split() for line in lines)
+    return Counter(word for word in words if word.isalpha() and word != word.upper())
+
+
+def check_translated(path: str, lines: Sequence[str], source: str, of_source: Sequence[str], doubts: Doubts) -> None:
+    """Doubt an output or reference that has the text of the source in most of its lines. Case and blanks do not count."""
+    filled = [(line, other) for line, other in zip(lines, of_source, strict=False) if line]
+    equal = sum(_plain(line) == _plain(other) for line, other in filled)
+    if 2 * equal > len(filled):
+        found = f"{equal:,} of {counted(len(filled), 'line')} are those of the source {display_name(source)}"
+        doubts.of(path, found, "give the translation")
+
+
+def _plain(line: str) -> bytes:
+    return unescape("".join(line.split()).casefold().encode())
+
+
+def check_order(path: str, lines: Sequence[str], reference: str, of_reference: Sequence[str], doubts: Doubts) -> None:
+    """Doubt an output whose lines have more words in common with other lines of the reference than with their own.
+
+    tune may ask for the first hypothesis of every segment.
+    """
+    name, n = display_name(reference), len(lines)
+    bags, own = _bags(lines), _bags(of_reference)
+    last = slice(max(0, n - max(n // 3, 2 * _FEWEST)), n)  # a line may be lost on the way
+    for lag in (1, -1, 2, -2, 3, -3):
+        shifted = [own[i + lag] if 0 <= i + lag < n else own[i] for i in range(n)]
+        if _surplus(bags, shifted, own) > _SURE or _surplus(bags[last], shifted[last], own[last]) > _SURE:
+            found = f"its last lines have the words of {name} {counted(abs(lag), 'line')} {'later' if lag > 0 else 'earlier'}"
+            doubts.of(path, found, "look for a line that is missing or too many")
+            return
+    others = [*own[n // 2 :], *own[: n // 2]]
+    by_chance = sum(len(bag & other) for bag, other in zip(bags, others, strict=True))
+    if by_chance > _ENOUGH / 2 and _surplus(bags, own, others) < _SURE:
+        found = f"its lines have no more words in common with their lines of {name} than with others"
+        doubts.of(path, found, "is this the reference of this text?")
+
+
+Bags = Sequence[frozenset[str]]  # the words of every line
+
+
+def _bags(lines: Sequence[str]) -> Bags:
+    return [frozenset(line.casefold().split()) for line in lines]
+
+
+def _surplus(bags: Bags, ones: Bags, others: Bags) -> float:
+    """Return by how many standard errors there are more words in common with ``ones``; nan if too few lines are different."""
+    lines = zip(bags, ones, others, strict=True)
+    more = [len(bag & one) - len(bag & other) for bag, one, other in lines if one != other]
+    if len(more) < _FEWEST:
+        return math.nan
+    mean, deviation = statistics.fmean(more), statistics.stdev(more)
+    return mean / deviation * math.sqrt(len(more)) if deviation else math.copysign(math.inf, mean) if mean else math.nan
 
 
 def check_segments(lists: Sequence[str], path: str, lines: Sequence[Sized], doubts: Doubts) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import dropwhile
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.inputs import BLOCK_BYTES
@@ -56,6 +56,7 @@ def readable(phrase: bytes) -> str:
 
 
 _QUOTE = re.compile(r"['\"]")
+_MANY = 50  # lines
 _APART, _ATTACHED = re.compile(r"\s[.]$"), re.compile(r"[^\s.][.]$")
 
 
@@ -65,15 +66,25 @@ class Look:
 
     escaped: bool | None  # &apos; for ', as Moses needs it
     tokenized: bool | None  # a blank before the point that ends a line
+    cased: bool | None = None  # capitals in a third of the lines; in next to none
 
 
 def look(segments: Sequence[str]) -> Look:
-    """Return whether the text has Moses' escapes, and whether it is tokenized."""
+    """Return whether the text has Moses' escapes, is tokenized (marks in it hide this), and has capitals."""
     escaped = any(ESCAPED.search(segment) for segment in segments)
     plain = any(_QUOTE.search(segment) for segment in segments)
     apart = sum(_APART.search(segment) is not None for segment in segments)
     attached = sum(_ATTACHED.search(segment) is not None for segment in segments)
-    return Look(escaped or (False if plain else None), None if apart == attached else apart > attached)
+    tokenized = None if apart == attached or marks(segments) else apart > attached
+    return Look(escaped or (False if plain else None), tokenized, _cased(segments))
+
+
+def _cased(segments: Sequence[str]) -> bool | None:
+    """Return whether the text has capitals; None for a short one, some capitals, or letters that are neither."""
+    capitals = sum(segment != segment.lower() for segment in segments)
+    if len(segments) < _MANY or all(segment == segment.upper() for segment in segments):
+        return None
+    return True if capitals * 3 > len(segments) else False if capitals * 100 < len(segments) else None
 
 
 def mismatch(reference: Look, output: Look) -> str | None:
@@ -83,6 +94,41 @@ def mismatch(reference: Look, output: Look) -> str | None:
         if None not in (one, other) and one != other:
             return f"it {yes} and the reference {no}" if one else f"the reference {yes} and it {no}"
     return None
+
+
+class _Mark(NamedTuple):
+    """What programs write into text that is not a word of it."""
+
+    what: str
+    form: re.Pattern[str]  # of a line that has it
+    remedy: str
+    least: float = 0.1  # share of the lines by which it is one
+
+
+_JOIN = "BLEU counts pieces as words; join them with"
+_MARKED = (
+    _Mark("pieces of words that end in @@", re.compile(r"[^ ]@@(?: |$)"), f"{_JOIN} sed -r 's/@@( |$)//g'"),
+    _Mark("pieces of words that begin with ▁", re.compile(r"(?:^| )▁"), f"{_JOIN} sed 's/ //g; s/▁/ /g; s/^ //'", 0.5),
+    _Mark("pieces of words that begin with Ġ", re.compile(r"(?:^| )Ġ"), f"{_JOIN} sed 's/ //g; s/Ġ/ /g'", 0.5),
+    _Mark("pieces of words that begin with ##", re.compile(r"[^ ] ##[^ #]"), f"{_JOIN} sed 's/ ##//g'"),
+    _Mark("pieces of words with ￭", re.compile("￭"), f"{_JOIN} sed -r 's/ ?￭ ?//g'"),
+    _Mark("factors", re.compile(r"^(?:[^ |]+(?:\|[^ |]+)+(?: +|$))+$"), r"keep the words with sed -r 's/\|[^ ]+//g'", 0.5),
+    _Mark("<s> or </s>", re.compile(r"^<s>(?: |$)|(?:^| )</s>$"), "BLEU counts them as words; delete them"),
+    _Mark("<unk>", re.compile(r"(?:^| )<unk>(?: |$)", re.I), "give the text before rare words were replaced"),
+)
+
+
+def marks(segments: Sequence[str]) -> list[str]:
+    """Return what an output or reference has in many lines that is not of its text, each with its remedy: pieces, factors, ….
+
+    >>> marks(["le|D chat|N", "il|P dort|V"])
+    ["it has factors; keep the words with sed -r 's/\\\\|[^ ]+//g'"]
+    """
+    found, filled = list[str](), sum(map(bool, segments))
+    for mark in _MARKED:
+        if sum(mark.form.search(segment) is not None for segment in segments) > mark.least * filled:
+            found.append(f"it has {mark.what}; {mark.remedy}")
+    return found
 
 
 START, END = b"<s>", b"</s>"  # of a sentence, in texts and files of n-gram models
