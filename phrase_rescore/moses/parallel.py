@@ -21,7 +21,7 @@ from phrase_rescore.moses.text import unescape
 _ENOUGH = 100  # words of a text; from fewer nothing follows
 _LEAST_BLEU = 3.0  # every translation has more
 _LEAST_SHARE = 0.35  # of words: other texts of a language have 0.5 and more, of English and French up to 0.2, by names
-_FEWEST = 30  # lines that are compared with other lines
+_FEWEST, _MOST = 30, 300  # lines that are compared with other lines
 _SURE = 4.0  # standard errors
 
 
@@ -102,10 +102,10 @@ def check_order(path: str, lines: Sequence[str], reference: str, of_reference: S
     """
     name, n = display_name(reference), len(lines)
     bags, own = _bags(lines), _bags(of_reference)
-    last = slice(max(0, n - max(n // 3, 2 * _FEWEST)), n)  # a line may be lost on the way
+    last = range(max(0, n - min(max(n // 5, 2 * _FEWEST), _MOST)), n)  # from where a line is lost, all that follow are moved
     for lag in (1, -1, 2, -2, 3, -3):
-        shifted = [own[i + lag] if 0 <= i + lag < n else own[i] for i in range(n)]
-        if _surplus(bags, shifted, own) > _SURE or _surplus(bags[last], shifted[last], own[last]) > _SURE:
+        at = [i for i in last if 0 <= i + lag < n]
+        if _surplus([bags[i] for i in at], [own[i + lag] for i in at], [own[i] for i in at]) > _SURE:
             found = f"its last lines have the words of {name} {counted(abs(lag), 'line')} {'later' if lag > 0 else 'earlier'}"
             doubts.of(path, found, "look for a line that is missing or too many")
             return

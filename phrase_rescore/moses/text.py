@@ -113,6 +113,13 @@ _MARKED = (
     _Mark("pieces of words that begin with ##", re.compile(r"[^ ] ##[^ #]"), f"{_JOIN} sed 's/ ##//g'"),
     _Mark("pieces of words with ￭", re.compile("￭"), f"{_JOIN} sed -r 's/ ?￭ ?//g'"),
     _Mark("factors", re.compile(r"^(?:[^ |]+(?:\|[^ |]+)+(?: +|$))+$"), r"keep the words with sed -r 's/\|[^ ]+//g'", 0.5),
+    _Mark(
+        "accents apart from their letters",
+        re.compile("[AEIOUaeioucn][\u0300-\u0303\u0308\u0327]"),
+        "join them with uconv -x nfc",
+    ),
+    _Mark("UTF-8 that was read as Latin-1 (Ã©)", re.compile("Ã[\u0080-\u00bf]"), "undo it with iconv -f UTF-8 -t LATIN1"),
+    _Mark("escapes of escapes", re.compile(r"&amp;(?:apos|quot|lt|gt|amp|#124|#9[13]);"), r"undo one with sed 's/&amp;/\&/g'"),
     _Mark("<s> or </s>", re.compile(r"^<s>(?: |$)|(?:^| )</s>$"), "BLEU counts them as words; delete them"),
     _Mark("<unk>", re.compile(r"(?:^| )<unk>(?: |$)", re.I), "give the text before rare words were replaced"),
 )

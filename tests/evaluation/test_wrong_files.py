@@ -2,6 +2,7 @@
 
 import json
 import os
+import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -106,6 +107,9 @@ MARKED: dict[str, tuple[Callable[[Sequence[str]], str], str]] = {  # what writes
     "WordPiece": (in_pieces("##", ""), "s/ ##"),
     "joiners": (in_pieces("￭", ""), "￭"),
     "factors": (lambda line: " ".join(f"{word}|N|{word.lower()}" for word in line), "factors"),
+    "accents": (lambda line: unicodedata.normalize("NFD", " ".join(line)), "accents"),
+    "Latin-1": (lambda line: " ".join(line).encode().decode("latin-1"), "Latin-1"),
+    "escaped twice": (lambda line: " ".join(line).replace("&", "&amp;"), "escapes"),
     "sentence marks": (lambda line: f"<s> {' '.join(line)} </s>", "<s>"),
     "unknown words": (lambda line: " ".join("<unk>" if word == "chat" else word for word in line), "<unk>"),
 }
