@@ -91,8 +91,8 @@ def annotate(table: str, models: tuple[str, ...], out: str, quiet: bool, **chose
     count. p is clamped at 1.2e-38 (log -87.3), the count at 88. The columns of --scale log are for people and other
     tools: Moses would drop every pair of such a table without a message.
 
-    OUT appears under its name only when it is complete. Rows on standard output cannot be taken back: a failure ends
-    with 'OUTPUT IS INCOMPLETE: n rows' and exit status 1. Begin pipelines with 'set -o pipefail'.
+    OUT appears under its name only when it is complete. Rows on standard output cannot be taken back: a failure
+    after the first ends with 'OUTPUT IS INCOMPLETE: n rows' and exit status 1. Begin pipelines with 'set -o pipefail'.
     """
     from phrase_rescore.api import AnnotateObserver, annotate
     from phrase_rescore.cli.terminal import byte_bar, say, tell, warn

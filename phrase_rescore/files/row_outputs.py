@@ -211,9 +211,10 @@ class RowOutput:
     complete = False
 
     def __init__(self, stream: BinaryIO, at_once: bool) -> None:
-        self._stream, self._at_once, self.rows = stream, at_once, 0
+        self._stream, self._at_once, self.rows, self.begun = stream, at_once, 0, False
 
     def write(self, data: bytes, rows: int) -> None:
+        self.begun = self.begun or bool(data)  # some of it may be written before an error
         self._stream.write(data)
         if self._at_once:  # a reader need not wait, and one that went away is noticed
             self._stream.flush()
@@ -232,7 +233,6 @@ def row_output(out: str) -> Iterator[RowOutput]:
             output = RowOutput(stream, at_once=streamed)
             yield output
     except (Exception, KeyboardInterrupt) as error:
-        rows = output.rows if output else 0
-        if streamed and (rows or not isinstance(error, OptionError)):
-            error.add_note(f"OUTPUT IS INCOMPLETE: {rows} rows")
+        if streamed and output and output.begun:
+            error.add_note(f"OUTPUT IS INCOMPLETE: {output.rows} rows")
         raise

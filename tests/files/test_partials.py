@@ -170,11 +170,11 @@ def test_a_folder_that_may_be_written_and_not_read(out: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize(("error", "rows", "notes"), [
     (OptionError("-o"), 0, []), (OptionError("-o"), 2, ["OUTPUT IS INCOMPLETE: 2 rows"]),
-    (RescoreError("bad"), 0, ["OUTPUT IS INCOMPLETE: 0 rows"]),
+    (RescoreError("bad"), 0, []), (RescoreError("bad"), 1, ["OUTPUT IS INCOMPLETE: 1 rows"]),
 ])  # fmt: skip
 def test_an_error_says_what_went_to_a_stream(out: Path, error: RescoreError, rows: int, notes: list[str]) -> None:
     for path, found in ((out, []), ("/dev/null", notes)):
         with pytest.raises(RescoreError) as caught, row_output(str(path)) as output:
-            output.write(b"rows\n", rows)
+            output.write(b"row\n" * rows, rows)
             raise error
         assert getattr(caught.value, "__notes__", []) == found
