@@ -4,6 +4,7 @@ As in Moses (``moses/Parameter.cpp``, ``moses/FF/FeatureFunction.cpp``) ``#`` be
 the lines below it: in ``[feature]`` an implementation and ``key=value`` words, in ``[weight]`` ``NAME= w w …``.
 """
 
+import codecs
 import math
 import os
 import re
@@ -91,11 +92,14 @@ class Ini:
 
     @classmethod
     def read(cls, path: str) -> "Ini":
-        """Read an ini (``-``: standard input). Raises InputError for a file that is too large for one."""
+        """Read an ini (``-``: standard input). Raises InputError for a file too large for one, a byte order mark."""
         with open_input(path) as stream:
             text = stream.read(_LARGEST + 1)
         if len(text) > _LARGEST:
             raise InputError(display_name(path), f"more than {_LARGEST >> 20} MiB", "is this a moses.ini?")
+        if text.startswith(codecs.BOM_UTF8):
+            found = "a byte order mark, which hides the line from Moses"
+            raise InputError(display_name(path), found, r"delete it: sed -i '1s/^\xef\xbb\xbf//'", 1)
         return cls(text, display_name(path))
 
     def error(self, found: str, hint: str, line: IniLine | None = None) -> InputError:
