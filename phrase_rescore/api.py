@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, RowError
 from phrase_rescore.files.paths import Path, beside, check_apart
 from phrase_rescore.lm.config import PRESETS as LM_PRESETS
-from phrase_rescore.messages import Progress, silent
+from phrase_rescore.messages import Progress, Say, silent
 from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.nmt.config import PRESETS as NMT_PRESETS
 from phrase_rescore.rnn.config import PRESETS
@@ -162,11 +162,13 @@ def annotate(
 
 def rescore(
     nbest: Path, out: Path, models: Paths = (), *, labels: Sequence[str] = (), source: Path | None = None,
-    weights: Path | None = None, scores: Paths = (), device: str = "cpu", on_read: Progress | None = None, **flags: Any,
+    weights: Path | None = None, scores: Paths = (), device: str = "cpu", on_read: Progress | None = None,
+    warn: Say = silent, **flags: Any,
 ) -> RescoreSummary:  # fmt: skip
     """Add the scores of models to every entry of an n-best list, as ``phrase-rescore rescore`` does.
 
-    ``flags`` are the command's (log, replace, sort, best). Raises TypeError for others, and as ``rescoring.run``.
+    ``flags`` are the command's (log, replace, sort, best, force). ``warn`` hears of wrong files before the work. Raises
+    TypeError for other flags, and as ``rescoring.run``.
     """
     from phrase_rescore.rescoring.run import RescoreOptions
     from phrase_rescore.rescoring.run import rescore as rescore_list
@@ -174,7 +176,7 @@ def rescore(
     prepare(usable_cores())
     files = _paths(models), tuple(labels), _path(source), _path(weights), _paths(scores)
     options = RescoreOptions(os.fspath(nbest), os.fspath(out), *files, **flags)
-    return rescore_list(options, resolve_device(device), on_read)
+    return rescore_list(options, resolve_device(device), on_read, warn)
 
 
 def tune(

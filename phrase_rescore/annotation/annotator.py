@@ -23,6 +23,7 @@ from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.messages import shown
 from phrase_rescore.moses.columns import MIN_LOG_P
 from phrase_rescore.moses.table import TableBlock, parse_block
+from phrase_rescore.nn.softmax import check_finite
 from phrase_rescore.nn.storage import CONFIG
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.scorer import Scorer
@@ -176,6 +177,7 @@ class Annotator:
             self._check_unk("target", tgt_share, tgt_unknown, table.tgt, table.lines)
         counted = src_unknown if scorer.checkpoint.inverse else tgt_unknown  # of the side that the model predicts
         log_p = scorer.log_probs(pairs) if "score" in form.features else np.zeros(len(pairs))
+        check_finite(log_p, self.table, table.lines)
         clamped = int((log_p < MIN_LOG_P).sum()) if form.scale == "exp" else 0
         statistics.models.append(ModelStatistics(int(src_unknown.sum()), int(tgt_unknown.sum()), clamped))
         return form.columns(log_p, counted.tolist())

@@ -1,12 +1,25 @@
 """Declare the options of moses-ini, export-lm, rescore and tune, which bring models to Moses."""
 
+import os
+from collections.abc import Mapping
 from typing import Any
 
 import click
 from cloup import option_group
 
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import FILE, MODEL, TEXT, PathName, Value, device_option, flag, option, quiet_option
+from phrase_rescore.cli.options import (
+    FILE,
+    MODEL,
+    TEXT,
+    PathName,
+    Value,
+    device_option,
+    flag,
+    force_option,
+    option,
+    quiet_option,
+)
 from phrase_rescore.errors import OptionError
 from phrase_rescore.messages import shown
 from phrase_rescore.ranges import COLUMNS, RESTARTS, SEEDS
@@ -83,7 +96,18 @@ def export_lm(lm: str, out: str, quiet: bool) -> None:
     say(written, quiet or out == "-")
 
 
-@options.command(short_help="Add the scores of models to an n-best list.")
+def _after_rescore(values: Mapping[str, Any]) -> str:
+    """Return what to type after rescore: never to tune on a test set."""
+    if values["best"]:
+        return "phrase-rescore evaluate --set test REFERENCE base=BASELINE.out new={out}"
+    if values["weights"] or not (values["models"] or values["scores"]):
+        return "phrase-rescore rescore {out} --best -o rescored.out"
+    if any("test" in os.path.basename(values[name] or "") for name in ("nbest", "out", "source")):
+        return "phrase-rescore rescore {out} --weights WEIGHTS.INI --best -o test.rescored.out"
+    return "phrase-rescore tune {out} --reference DEV.REFERENCE -o weights.ini"
+
+
+@options.command(short_help="Add the scores of models to an n-best list.", then=_after_rescore)
 @click.argument("nbest", type=FILE)
 @option_group(
     "Most used",
@@ -116,6 +140,7 @@ def export_lm(lm: str, out: str, quiet: bool) -> None:
     flag("--sort", "Sort the entries of every segment by total."),
     flag("--best", "Write the words of the best entry of every segment, one a line, instead of the list."),
 )  # fmt: skip
+@force_option
 @device_option("cpu")
 @quiet_option
 def rescore(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **chosen: Any) -> None:
@@ -133,6 +158,9 @@ def rescore(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **chosen
     -include-segmentation-in-n-best, or with -t.
     --scores adds the numbers of any other program, one for every entry.
 
+    Before the work the list and the files are compared. What hardly can belong together is an error, such as a source of
+    another text or a list that lacks a feature of INI. --force makes it a warning.
+
     tune writes the INI of --weights; any ini with a section [weight] will do. Its section [weight-file] may name a file of
     sparse weights, lines LABEL W. A sparse feature (its label has an underscore) without a weight counts as 0, with a warning.
     """
@@ -140,7 +168,7 @@ def rescore(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **chosen
     from phrase_rescore.cli.terminal import byte_bar, say, warn
 
     with byte_bar((nbest,), quiet) as bar:
-        summary = rescore(nbest, out, models, on_read=bar.update, **chosen)
+        summary = rescore(nbest, out, models, on_read=bar.update, warn=warn, **chosen)
     warn(*summary.warnings)
     say(f"{summary.entries:,} entries of {summary.segments:,} segments", quiet)
 

@@ -90,14 +90,17 @@ NEW_DIRECTORY = PathName(file_okay=False)  # is made, or replaced as a whole
 OUTPUT = _Output(dir_okay=False, readable=False, allow_dash=True)  # a file that takes its name when it is complete
 
 
+Then = str | Callable[[Mapping[str, Any]], str]  # what to type next
+
+
 class Command(cloup.Command):
     """A command that mixes up no files: what it writes is nothing that it reads, and is not there yet, but for --overwrite.
 
-    (train has its own --overwrite, for models.) At its end it says which files it wrote, and what to type next: ``then``, with
-    the values of options in braces; nothing if OUT is a stream.
+    (train has its own --overwrite, for models.) At its end it says which files it wrote, and what to type next: ``then``, or
+    what it makes of the values of options, with those values in braces; nothing if OUT is a stream.
     """
 
-    def __init__(self, name: str | None, params: list[click.Parameter], then: str = "", **attributes: Any) -> None:
+    def __init__(self, name: str | None, params: list[click.Parameter], then: Then = "", **attributes: Any) -> None:
         self._then = then
         self._writes_files = any(param.type is OUTPUT for param in params)
         if self._writes_files:
@@ -133,7 +136,8 @@ class Command(cloup.Command):
             say(f"wrote {' and '.join(written)}")
         if self._then and not is_stream(values.get("out", "")):
             quoted = {name: _quoted(value) for name, value in values.items() if isinstance(value, str)}
-            say(f"next: {self._then.format(**quoted)}")
+            then = self._then if isinstance(self._then, str) else self._then(values)
+            say(f"next: {then.format(**quoted)}")
 
     def _paths(self, values: Mapping[str, Any], kind: PathName) -> list[tuple[str, str]]:
         """Return the paths of this type that were given, each with its option."""

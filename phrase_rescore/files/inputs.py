@@ -20,11 +20,13 @@ import zstandard
 from isal import igzip, isal_zlib
 
 from phrase_rescore.errors import InputError, reading
+from phrase_rescore.files.paths import is_stream
 from phrase_rescore.messages import Progress, printable, shown
 
 CHUNK = 1 << 18
 BLOCK_BYTES = 1 << 24  # a block of rows ends, however few they are, with the row by which it has so many bytes
 LONGEST_ROW = 1 << 24  # bytes; what is longer is not a row
+ROUNDING = 1e-6  # that probabilities may exceed 1 by, and their logarithms 0
 _DAMAGED: tuple[Any, ...] = (EOFError, OSError, zlib.error, isal_zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
@@ -198,6 +200,9 @@ def natural_log(path: str, number: int, line: bytes, log: bool) -> float:
         value = math.nan
     if not math.isfinite(value):
         raise InputError(name, f"{shown(line.strip())} is not a number", "write a number a line", number)
+    if value > (ROUNDING if log else 1 + ROUNDING):
+        found = f"{printable(line.strip())} is above {0 if log else 1}, so it is {'no log p' if log else 'no probability'}"
+        raise InputError(name, found, "turn costs into log p: write each with a minus sign before it, and give --log", number)
     if log:
         return value
     if value <= 0:
@@ -206,14 +211,32 @@ def natural_log(path: str, number: int, line: bytes, log: bool) -> float:
     return math.log(value)
 
 
+def _count_lines(path: str) -> int:
+    with open_input(path) as stream:
+        lines, last = 0, b"\n"
+        for chunk in iter(partial(stream.read, CHUNK), b""):
+            lines, last = lines + chunk.count(b"\n"), chunk[-1:]
+    return lines + (last != b"\n")
+
+
 class ScoreFiles(ExitStack):
     """Such files, open at once in a ``with`` block, with a line for each of the ``items`` of the file ``scored``."""
 
     def __init__(self, paths: Sequence[str], scored: str, items: str) -> None:
         super().__init__()
         self._paths, self._scored, self._items = paths, display_name(scored), items
+        self._counted = None if is_stream(scored) else scored
         self.taken = 0  # lines of each
         self._hint = f"write a number for each of its {items}, in their order"
+
+    def check_lines(self) -> None:
+        """Raise InputError for another number of lines than that of the file ``scored``, where files can be read twice."""
+        if self._counted is None or not self._paths:
+            return
+        wanted = _count_lines(self._counted)
+        for path in self._paths:
+            if not is_stream(path) and (lines := _count_lines(path)) != wanted:
+                raise InputError(path, f"{lines:,} lines, but {self._scored} has {wanted:,} {self._items}", self._hint)
 
     def __enter__(self) -> Self:
         self._rows = [read_rows(self.enter_context(open_input(path))) for path in self._paths]

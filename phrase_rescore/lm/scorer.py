@@ -20,7 +20,7 @@ from phrase_rescore.errors import ModelError
 from phrase_rescore.lm.checkpoint import LanguageModel, load
 from phrase_rescore.lm.network import Ngrams, ngrams_at
 from phrase_rescore.moses.text import Sentences
-from phrase_rescore.nn.softmax import LogNormaliser
+from phrase_rescore.nn.softmax import SMALLER_RATE, LogNormaliser
 from phrase_rescore.runtime import resolve_device
 
 PAIRS = 16384  # of a context and a word, at a time: their rows are held twice
@@ -62,7 +62,7 @@ class NgramScorer:
 
     @torch.no_grad()
     def log_probs(self, ngrams: Ngrams) -> NDArray[np.float64]:
-        """Return log p of the words after their contexts: (m,). Raises ModelError if one is not finite."""
+        """Return log p of the words after their contexts: (m,). Those of a model that diverged may not be finite."""
         contexts, which = _distinct(ngrams.contexts)
         order = np.argsort(which, kind="stable")  # n-grams by context, so that a block of contexts has a block of them
         bounds = np.searchsorted(which[order], np.arange(CONTEXTS, len(contexts), CONTEXTS))
@@ -72,8 +72,6 @@ class NgramScorer:
             h_2 = self._hidden(contexts[first : first + CONTEXTS])
             pairs, place = _distinct(np.stack((which[rows] - first, ngrams.words[rows]), 1))
             log_p[rows] = self._scores(h_2, self._log_z(h_2), pairs)[place]
-        if not np.isfinite(log_p).all():
-            raise ModelError("the language model's scores are not finite; train it again with a smaller --learning-rate")
         return log_p
 
     def _scores(self, h_2: Tensor, log_z: Tensor, pairs: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -136,12 +134,15 @@ class TextModel:
         return float(np.exp(-np.concatenate(log_probs).mean())) if log_probs else float("nan")
 
     def _scored(self, sentences: Sequence[str | bytes]) -> Iterator[SentenceScores]:
-        """Score some sentences at a time: a word takes some hundred bytes meanwhile."""
+        """Score some sentences at a time: a word takes some hundred bytes meanwhile. Raises ModelError unless all is finite."""
         read = Sentences()
         for start in range(0, len(sentences), _SENTENCES):
             some = sentences[start : start + _SENTENCES]
             split = [read(sentence.encode() if isinstance(sentence, str) else sentence) for sentence in some]
-            yield self._scorer.sentences(split)
+            scores = self._scorer.sentences(split)
+            if not np.isfinite(scores.log_probs).all():
+                raise ModelError(f"the language model's scores are not finite; {SMALLER_RATE}")
+            yield scores
 
 
 def load_lm(lm: str | os.PathLike[str], *, device: str = "cpu") -> TextModel:

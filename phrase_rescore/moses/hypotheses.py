@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 
 from phrase_rescore.errors import OptionError, RowError
 from phrase_rescore.messages import counted, printable, shown
-from phrase_rescore.moses.file_kinds import JUDGED, LIST, check_kind
+from phrase_rescore.moses.file_kinds import JUDGED, LIST, POINT, check_kind
 from phrase_rescore.moses.table import BLANKS, SEPARATOR, is_number, split_fields, words
 
 _LM = re.compile(rb"\|lm=\([^)]*\)\| ")
@@ -28,12 +28,16 @@ SPAN = re.compile(rb"(?:^|(?<=[ \t]))\|(\d{1,9})-(\d{1,9})(?:,wa=[^|]*+)?\|(?=[ 
 _SPANS = re.compile(rb"(\d{1,9})(?:-(\d{1,9}))?=(\d{1,9})(?:-(\d{1,9}))?")
 _ID = re.compile(rb"\d{1,9}")
 _OTHER_SOURCE = "is this the output for this source?"
-_HINT = "an entry is 'id ||| words ||| Label= value ||| total', as moses -n-best-list writes it; is the file cut off?"
+_FORM = "an entry is 'id ||| words ||| Label= value ||| total', as moses -n-best-list writes it"
+_HINT = f"{_FORM}; is the file cut off?"
+_BAR = f"{_FORM}; words have no bars: write ||| in them as &#124;&#124;&#124;"
 _VALUE = rb"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?i:nan|inf))"
 _VALUES = rb"[ \t]*+(?:%b(?:[ \t]++|$))*+" % _VALUE
 _TOTAL = re.compile(rb"[ \t]*%b[ \t]*" % _VALUE)
 _FEATURES = re.compile(_VALUES + rb"(?:[^ \t]+=(?:[ \t]++|$)(?:%b(?:[ \t]++|$))*+)*" % _VALUE)
 _BEFORE_FEATURES = re.compile(rb"[ \t]*WordScores=.*|[-\d., \te]*", re.DOTALL)  # of Marian: word scores, alignment
+_OF_FAIRSEQ = re.compile(rb"[SHTDPA](?:-\d+)?\t")
+_FAIRSEQ = "fairseq-generate writes such lines: write its lines H as 'id ||| words ||| F0= score ||| score'"
 T = TypeVar("T")
 
 
@@ -99,6 +103,20 @@ def check_cover(phrases: Derivation, source: Sequence[bytes]) -> None:
             found = f"{times} phrases" if times else "no phrase"
             hint = _OTHER_SOURCE + ("" if times else " (-drop-unknown leaves words out: run moses without it)")
             raise RowError(f"source word {i} ({shown(source[i])}) is in {found}", hint)
+
+
+def check_source(entry: Entry, source: Sequence[bytes]) -> None:
+    """Raise RowError if phrases or alignment points of an entry do not fit its source. An entry may have neither."""
+    spans, others = list(SPAN.finditer(entry.fields[1])), (*entry.fields[2 : entry.at], *entry.fields[entry.at + 2 :])
+    for field in map(words, others):
+        matches = [_SPANS.fullmatch(word) for word in field]
+        spans += [match for match in matches if match] if all(matches) else []
+        if all(map(POINT.fullmatch, field)):
+            last = max((int(point.partition(b"-")[0]) for point in field), default=0)
+            if last > len(source):  # one more: Marian aligns the end, a chart decoder counts <s>
+                raise RowError(f"an alignment of word {last} of a source of {counted(len(source), 'word')}", _OTHER_SOURCE)
+    if spans:
+        check_cover(tuple(UsedPhrase(int(span[1]), int(span[2] or span[1]), b"") for span in spans), source)
 
 
 class Entry(NamedTuple):
@@ -210,13 +228,14 @@ def parse_line(row: bytes, line: int = 1) -> Entry:
     fields = tuple(split_fields(bare))
     number = fields[0].strip(BLANKS)
     if not _ID.fullmatch(number):
-        raise RowError(f"{shown(number)} is not the number of a segment", _HINT)
+        raise RowError(f"{shown(number)} is not the number of a segment", _FAIRSEQ if _OF_FAIRSEQ.match(row) else _HINT)
     if len(fields) < 4:
         raise RowError(f"{counted(len(fields), 'field')}; an entry has at least four", _HINT)
     at = _place_of_features(fields)
     if not _FEATURES.fullmatch(fields[at]):
         bad = next(word for word in words(fields[at]) if not word[1:].endswith(b"=") and not _TOTAL.fullmatch(word))
-        raise RowError(f"{shown(bad)} is not a number", _HINT)
+        later = any(words(field) and b"=" in field and _FEATURES.fullmatch(field) for field in fields[at + 1 :])
+        raise RowError(f"{shown(bad)} is not a number", _BAR if later else _HINT)
     if not _TOTAL.fullmatch(total := fields[at + 1]):
         raise RowError(f"{shown(total.strip(BLANKS))} is not a number", _HINT)
     return Entry(int(number), line, fields, row[len(bare) :], at=at)

@@ -6,8 +6,9 @@ can be right is doubted: refused too, but --force goes on.
 
 import math
 import statistics
-from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 
@@ -15,7 +16,8 @@ from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.paths import is_stream
 from phrase_rescore.messages import Say, counted, percent, silent
-from phrase_rescore.moses.hypotheses import parse_line
+from phrase_rescore.moses.hypotheses import Entry, parse_line
+from phrase_rescore.moses.table import SEPARATOR
 from phrase_rescore.moses.text import unescape
 
 _ENOUGH = 100  # words of a text; from fewer nothing follows
@@ -23,6 +25,9 @@ _LEAST_BLEU = 3.0  # every translation has more
 _LEAST_SHARE = 0.35  # of words: other texts of a language have 0.5 and more, of English and French up to 0.2, by names
 _FEWEST, _MOST = 30, 300  # lines that are compared with other lines
 _SURE = 4.0  # standard errors
+LEAST = 50  # pairs whose lengths tell whether texts belong together
+SPREAD = 0.3  # of log lengths, at least: those of titles or single words tell nothing
+ALIKE = 0.3  # the rank correlation of lengths: of translations it is above, of other texts it is near 0
 
 
 @dataclass(frozen=True)
@@ -133,30 +138,76 @@ def _surplus(bags: Bags, ones: Bags, others: Bags) -> float:
     return mean / deviation * math.sqrt(len(more)) if deviation else math.copysign(math.inf, mean) if mean else math.nan
 
 
-def check_segments(lists: Sequence[str], path: str, lines: Sequence[Sized], doubts: Doubts) -> None:
-    """Compare the last segments of n-best lists with the ``lines`` of a source or reference, in words.
+def check_segments(
+    lists: Sequence[str], path: str, lines: Sequence[Sized], doubts: Doubts, check: Callable[[Entry], object] = silent
+) -> None:
+    """Compare the segments of n-best lists with the ``lines`` of a source or reference, in words.
 
-    Raises InputError for a list that has more segments, and doubts one that ends before the last line with words. Lists that
-    cannot be read twice are left out: a segment without a line is noticed there.
+    Raises InputError for a list that has more segments, and where ``check``, of the first entry of every segment, raises
+    RowError. Doubts a list that ends before the last line with words. Lists that cannot be read twice are left out: a segment
+    without a line is noticed there.
     """
     name = display_name(path)
     wanted = max((number for number, line in enumerate(lines, 1) if len(line)), default=0)
     for of_list in lists:
-        if is_stream(of_list) or (segments := _segments(of_list)) is None:
+        if is_stream(of_list) or (ends := _segments(of_list, len(lines), check)) is None:
             continue
-        found = f"its last segment is {segments - 1}, but {name} has {counted(len(lines), 'line')}"
+        first, last, wrong = ends
+        found = f"its last segment is {last}, but {name} has {counted(len(lines), 'line')}"
         hint = "give the text of this list"
-        if segments > len(lines):
+        if last == len(lines) and first == 1:
+            raise InputError(of_list, found, "numbers begin at 0, and this list begins with 1: subtract 1 from each")
+        if last >= len(lines):
             raise InputError(of_list, found, hint)
-        if segments < wanted:
+        if wrong:
+            raise wrong
+        if last + 1 < wanted:
             doubts.of(of_list, found, f"{hint}, cut to its segments")
 
 
-def _segments(path: str) -> int | None:
-    """Return the number of a list's last segment plus 1; None if its last line is not an entry, as its reader will say."""
-    with open_input(path) as stream:
-        last = deque(read_rows(stream), 1)
-    try:
-        return parse_line(last.pop()).segment + 1 if last else None
-    except RowError:
-        return None
+def _segments(path: str, lines: int, check: Callable[[Entry], object]) -> tuple[int, int, InputError | None] | None:
+    """Return the first and last segment of a list, and the first error of ``check``; None for what its reader refuses."""
+    numbers, wrong = list[int](), None
+    with open_input(path) as stream, suppress(RowError):
+        for entry in first_entries(read_rows(stream)):
+            numbers.append(entry.segment)
+            if entry.segment < lines and not wrong:
+                try:
+                    check(entry)
+                except RowError as error:
+                    wrong = error.at(path, entry.number)
+        return (numbers[0], numbers[-1], wrong) if numbers and numbers == sorted(numbers) else None
+    return None
+
+
+def first_entries(rows: Iterable[bytes]) -> Iterator[Entry]:
+    """Yield the first entry of every segment. Raises RowError for a line that is not an entry."""
+    begins = None
+    for number, row in enumerate(rows, 1):
+        if (begin := row.partition(SEPARATOR)[0]) != begins:
+            begins = begin
+            yield parse_line(row, number)
+
+
+def check_lengths(name: str, lengths: Sequence[tuple[int, int]], path: str, doubts: Doubts) -> None:
+    """Doubt the text ``path`` if lengths in words, of lines of ``name`` and of it, are those of other texts.
+
+    It takes LEAST pairs of varying lengths to tell. Ranks, not lengths: a few long lines must not decide.
+    """
+    pairs = [pair for pair in lengths if all(pair)]
+    sides = list(zip(*pairs, strict=True))
+    if len(pairs) < LEAST or any(statistics.stdev(map(math.log, side)) < SPREAD for side in sides):
+        return
+    likeness = statistics.correlation(*map(_ranks, sides))
+    if likeness < ALIKE:
+        found = f"lengths of its lines and of {display_name(path)} are as of other texts: correlation {likeness:.2f}"
+        doubts.of(name, f"{found} over {counted(len(pairs), 'segment')}", "give the text of this list, in the same order")
+
+
+def _ranks(values: Sequence[int]) -> list[float]:
+    """Return how many values are below each, and half of those that are equal."""
+    below, ranks = 0, dict[int, float]()
+    for value, n in sorted(Counter(values).items()):
+        ranks[value] = below + n / 2
+        below += n
+    return [ranks[value] for value in values]

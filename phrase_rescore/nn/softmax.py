@@ -10,15 +10,33 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from phrase_rescore.errors import InputError
 from phrase_rescore.nn.linear import MULTIPLE, filled
 
 ROWS = 256  # rows at a time, on a CPU: their exponentials (15 MB at K = 15,002) should stay in the last-level cache
 TILE_SYMBOLS, TILE_ROWS = 1024, 512  # of a normaliser's exponentials: 2 MB
 GPU_ROWS = 4096  # of logits: 246 MB at K = 15,002
 SURE = 300  # words that every estimate of Z has; the k-th most frequent one has the chance SURE / k
+LEAST_LOG_P = -20.0  # of a word, on average: a perplexity of 5e8, which no training that went well leaves
+SMALLER_RATE = "train it again with a smaller --learning-rate"
 LOG2_E = 1.0 / math.log(2.0)  # exp(x) = exp2(x log2 e): torch's exp2 takes half the time of its exp on AMD's CPUs
+
+
+def check_finite(scores: NDArray[np.float64], name: str, lines: Sequence[int], model: str = "the model") -> None:
+    """Raise InputError, with its line in the file ``name``, for the first of the scores (n,) that is not finite."""
+    if not (finite := np.isfinite(scores)).all():
+        found = f"the score by {model} is not a finite number: its training diverged"
+        raise InputError(name, found, SMALLER_RATE, lines[int(finite.argmin())])
+
+
+def diverged(log_p: float, words: int) -> list[str]:
+    """Return a warning if so many words, together of log p, are less probable than any that a good training leaves."""
+    if not words or log_p / words > LEAST_LOG_P:
+        return []
+    return [f"log p of a word is {log_p / words:.4g} on average, so the training of the model diverged; {SMALLER_RATE}"]
 
 
 def plain_cross_entropy(g: Tensor, G_l: Tensor, b: Tensor, targets: Tensor, alpha: float = 0.0) -> Tensor:

@@ -18,6 +18,7 @@ from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.scorer import NgramScorer, SentenceScores
 from phrase_rescore.messages import Say, silent
 from phrase_rescore.moses.text import END, PairReader, Sentences, Tokenizer, parsed_lines, tokenizer_for
+from phrase_rescore.nn.softmax import check_finite, diverged
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.scorer import BATCH, Scorer
 from phrase_rescore.runtime import prepare, resolve_device
@@ -60,7 +61,7 @@ def score(
     if tokenize is not None:
         source, target = tokenize
         tokenizers = Tokenizer(source, checkpoint.src_vocab.ids), Tokenizer(target, checkpoint.tgt_vocab.ids)
-    judged = flush or lines.isatty()  # a pair says too little of the next ones
+    done, judged = 0, flush or lines.isatty()  # a pair says too little of the next ones
     for pairs in line_batches(lines, PairReader(checkpoint.factors, tokenizers), BATCH, flush):
         src, tgt = zip(*pairs, strict=True)
         if not judged:
@@ -68,6 +69,8 @@ def score(
             judged = True
         encoded = scorer.encode_phrases(src, tgt)
         log_probs, offsets = scorer.word_log_probs(encoded)
+        check_finite(np.add.reduceat(log_probs, offsets[:-1]), "<stdin>", range(done + 1, done + len(pairs) + 1))
+        done += len(pairs)
         unknown = checkpoint.for_model(encoded).tgt.counts_of(UNK)
         predicted = [phrase.split(b" ") for phrase in (src if checkpoint.inverse else tgt)] if per_word else None
         yield _score_lines(log_probs, offsets[:-1], unknown, predicted, digits)
@@ -85,6 +88,13 @@ def _score_lines(
             steps = zip((*item, END), of_item.tolist(), strict=True)
             lines[i] += b"\t" + b" ".join(b"%b %.*g" % (word, digits, step) for word, step in steps)
     return [line + b"\n" for line in lines]
+
+
+def _perplexity(log_p: float, tokens: int) -> float:
+    try:
+        return math.exp(-log_p / tokens)
+    except OverflowError:
+        return math.inf
 
 
 @dataclass
@@ -110,8 +120,8 @@ class _Totals:
         if not self.tokens:
             return ["Tokens: 0"]
         return [
-            f"Perplexity including OOVs: {math.exp(-self.log_p / self.tokens):.6g}",
-            f"Perplexity excluding OOVs: {math.exp(-self.log_p_known / (self.tokens - self.unknown)):.6g}",
+            f"Perplexity including OOVs: {_perplexity(self.log_p, self.tokens):.6g}",
+            f"Perplexity excluding OOVs: {_perplexity(self.log_p_known, self.tokens - self.unknown):.6g}",
             f"OOVs: {self.unknown}",
             f"Tokens: {self.tokens}",
         ]
@@ -139,11 +149,13 @@ def score_lm(
         at_once = flush or (text == "-" and standard_input().isatty())  # what decompresses would wait for more
         rows = read_rows(standard_input() if at_once and text == "-" else opened.enter_context(open_input(text)))
         for sentences in parsed_lines(rows, read, display_name(text), 1 if at_once else 1024):
-            scores = scorer.sentences(sentences)
+            scores, done = scorer.sentences(sentences), totals.sentences
+            check_finite(scores.sums(), display_name(text), range(done + 1, done + len(sentences) + 1))
             totals.add(scores)
             unknown = np.add.reduceat(scores.unknown.astype(np.int64), scores.starts)
             yield _score_lines(scores.log_probs, scores.starts, unknown, sentences if per_word else None, digits)
-    for warning in [*misfits(totals.unknown, totals.tokens - totals.sentences, model.unk_share), *read.warnings()]:
+    misfit = misfits(totals.unknown, totals.tokens - totals.sentences, model.unk_share)
+    for warning in [*misfit, *diverged(totals.log_p_known, totals.tokens - totals.unknown), *read.warnings()]:
         warn(warning)
     for line in totals.lines():
         say(line)

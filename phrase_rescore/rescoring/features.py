@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phrase_rescore.data.vocabulary import UNK, misfits, refuse_swapped
+from phrase_rescore.data.vocabulary import SIDES, UNK, factor_counts, fit_warnings, misfits, refuse_swapped
 from phrase_rescore.errors import OptionError, RowError
 from phrase_rescore.files.inputs import ScoreFiles, natural_log
 from phrase_rescore.lm import checkpoint as language_model
@@ -19,21 +20,15 @@ from phrase_rescore.moses.table import check_factors
 from phrase_rescore.moses.text import Sentences
 from phrase_rescore.nmt import checkpoint as translation
 from phrase_rescore.nmt.scorer import SentenceScorer
+from phrase_rescore.nn.softmax import diverged
 from phrase_rescore.nn.storage import BITEXT, TEXT, Config
+from phrase_rescore.rescoring.sources import Texts, source_of
 from phrase_rescore.rnn import checkpoint
 from phrase_rescore.rnn.scorer import Scorer
 
+ITEMS = "entries"  # of a list
 Pair = tuple[bytes, bytes]
-Texts = Sequence[Sequence[bytes]]  # lines, in words
 Values = NDArray[np.float64]  # (entries, values of the feature)
-
-
-def source_of(entry: Entry, sources: Texts) -> Sequence[bytes]:
-    """Return the source of an entry. Raises RowError if there is none."""
-    if entry.segment >= len(sources):
-        found = f"segment {entry.segment}, but the source has {len(sources):,}"
-        raise RowError(found, "give the text that was decoded with --source")
-    return sources[entry.segment]
 
 
 @dataclass
@@ -43,13 +38,15 @@ class WordCounts:
     usual: float
     words: int = 0
     unknown: int = 0
+    log_p: float = 0.0
 
-    def add(self, words: int, unknown: int) -> None:
+    def add(self, words: int, unknown: int, log_p: float) -> None:
         self.words += words
         self.unknown += unknown
+        self.log_p += log_p
 
     def warnings(self) -> list[str]:
-        return misfits(self.unknown, self.words, self.usual)
+        return misfits(self.unknown, self.words, self.usual) or diverged(self.log_p, self.words)
 
 
 class TextFeature:
@@ -65,8 +62,9 @@ class TextFeature:
         """Return log p of the hypotheses: (entries, 1)."""
         hypotheses = map_entries(entries, name, lambda entry: self._sentences.bare(entry.hypothesis()))
         scored = self._scorer.sentences(hypotheses)
-        self.counts.add(len(scored.log_probs) - len(entries), int(scored.unknown.sum()))  # </s> is no word
-        return scored.sums()[:, None]
+        log_p = scored.sums()
+        self.counts.add(len(scored.log_probs) - len(entries), int(scored.unknown.sum()), log_p.sum())  # </s> is no word
+        return log_p[:, None]
 
     def warnings(self) -> list[str]:
         """Return warnings of the model, of many unknown words, and of marks that were left out."""
@@ -80,8 +78,16 @@ class PairFeature:
 
     def __init__(self, scorer: Scorer, sources: Texts) -> None:
         self._scorer, self._sources = scorer, sources
-        self.counts = WordCounts(scorer.checkpoint.unk_shares[0 if scorer.checkpoint.inverse else 1])
+        self.counts = WordCounts(scorer.checkpoint.unk_shares[1])
         self.warnings = self.counts.warnings
+
+    def source_warnings(self, seen: Counter[bytes]) -> list[str]:
+        """Return a warning if too many of the source's words are unknown."""
+        model = self._scorer.checkpoint
+        with suppress(RowError):  # of a word without the factor, whose entry says so
+            read = factor_counts(seen, model.factors[0], SIDES[0]), Counter[bytes]()
+            return list(fit_warnings(read, (model.src_vocab, model.tgt_vocab), model.unk_shares))
+        return []
 
     def values(self, entries: Sequence[Entry], name: str) -> Values:
         """Return the sums of log p and of unknown words: (entries, 2)."""
@@ -112,10 +118,10 @@ class PairFeature:
         if not self.counts.words:  # the first ones, before anything is written
             model.refuse_swapped(name, src, tgt)
         encoded = self._scorer.encode_phrases(src, tgt)
-        log_probs = np.maximum(self._scorer.log_probs(encoded), MIN_LOG_P)
-        predicted = model.for_model(encoded).tgt
-        unknown = predicted.counts_of(UNK)
-        self.counts.add(len(predicted.ids), int(unknown.sum()))
+        log_probs = self._scorer.log_probs(encoded)
+        log_probs = np.where(np.isfinite(log_probs), np.maximum(log_probs, MIN_LOG_P), np.nan)
+        unknown = model.for_model(encoded).tgt.counts_of(UNK)
+        self.counts.add(len(encoded.tgt.ids), int(encoded.tgt.counts_of(UNK).sum()), log_probs.sum())
         return np.stack([log_probs, unknown], axis=1)
 
 
@@ -125,14 +131,18 @@ class SentenceFeature:
     LABEL = "NMT"
 
     def __init__(self, scorer: SentenceScorer, sources: Texts) -> None:
-        self._scorer, self._sources = scorer, sources
+        self._scorer, self._sources, self._sentences = scorer, sources, Sentences()
         self.counts = WordCounts(scorer.translation.unk_shares[1])
-        self.warnings = self.counts.warnings
+
+    def source_warnings(self, seen: Counter[bytes]) -> list[str]:
+        """Return a warning if too many of the source's words are unknown."""
+        model = self._scorer.translation
+        return list(fit_warnings((seen, Counter()), (model.src_vocab, model.tgt_vocab), model.unk_shares))
 
     def values(self, entries: Sequence[Entry], name: str) -> Values:
         """Return log p of the hypotheses: (entries, 1)."""
         sources = map_entries(entries, name, lambda entry: source_of(entry, self._sources))
-        hypotheses = map_entries(entries, name, Entry.hypothesis)
+        hypotheses = map_entries(entries, name, lambda entry: self._sentences.bare(entry.hypothesis()))
         segments = [entry.segment for entry in entries]
         if not self.counts.words:  # the first ones, before anything is written
             of_segments = dict(zip(segments, sources, strict=True)).values()
@@ -144,10 +154,14 @@ class SentenceFeature:
         for _, of_segment in groupby(segments):  # its source is read once
             end = first + len(list(of_segment))
             source, targets = self._scorer.encode([sources[first]], 0), self._scorer.encode(hypotheses[first:end], 1)
-            self.counts.add(len(targets.ids), int(targets.counts_of(UNK).sum()))
             log_probs.append(self._scorer.log_probs(source, targets))
+            self.counts.add(len(targets.ids), int(targets.counts_of(UNK).sum()), log_probs[-1].sum())
             first = end
         return np.concatenate(log_probs)[:, None]
+
+    def warnings(self) -> list[str]:
+        """Return warnings of many unknown words, and of marks that were left out."""
+        return self.counts.warnings() + self._sentences.warnings()
 
 
 class FileFeature:
@@ -157,7 +171,7 @@ class FileFeature:
 
     def __init__(self, path: str, nbest: str, log: bool) -> None:
         self._path, self._log = path, log
-        self.file = ScoreFiles([path], nbest, "entries")
+        self.file = ScoreFiles([path], nbest, ITEMS)
 
     def values(self, entries: Sequence[Entry], name: str) -> Values:
         """Return the natural logarithms of the next entries: (entries, 1)."""

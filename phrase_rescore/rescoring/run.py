@@ -9,15 +9,26 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from phrase_rescore.errors import InputError, OptionError, RowError
-from phrase_rescore.files.inputs import display_name, open_input, read_rows
+from phrase_rescore.files.inputs import ScoreFiles, display_name, open_input, read_rows
 from phrase_rescore.files.outputs import asks_for_gzip, gzip_member
 from phrase_rescore.files.paths import check_apart
 from phrase_rescore.files.row_outputs import RowOutput, row_output
-from phrase_rescore.messages import Progress, counted, printable
+from phrase_rescore.messages import Progress, Say, counted, printable, silent
 from phrase_rescore.moses.hypotheses import Entry, check_label, map_entries, read_entries, weighted_total
 from phrase_rescore.moses.ini import read_weights
-from phrase_rescore.moses.table import words
-from phrase_rescore.rescoring.features import Feature, FileFeature, Texts, Values, labelled, load_model, source_of
+from phrase_rescore.moses.parallel import Doubts
+from phrase_rescore.nn.softmax import check_finite
+from phrase_rescore.rescoring.features import (
+    ITEMS,
+    Feature,
+    FileFeature,
+    PairFeature,
+    SentenceFeature,
+    Values,
+    labelled,
+    load_model,
+)
+from phrase_rescore.rescoring.sources import Decoded, Texts, read_source, word_counts
 
 Numbers = Mapping[bytes, Sequence[float]]  # of labels
 
@@ -48,8 +59,8 @@ def _no_weight(label: bytes) -> RowError:
 class Totals:
     """New totals by the weights of an ini, and which labels of the list and of the ini do not meet."""
 
-    def __init__(self, path: str) -> None:
-        self._weights, self._name = read_weights(path), display_name(path)
+    def __init__(self, path: str, doubts: Doubts) -> None:
+        self._weights, self._name, self._doubts = read_weights(path), display_name(path), doubts
         self._has_sparse = any(b"_" in label for label in self._weights)
         self._missing, self._met = Counter[bytes](), set[bytes]()
         self._entries = 0
@@ -57,7 +68,8 @@ class Totals:
     def renewed(self, entries: list[Entry], name: str) -> list[Entry]:
         """Return the entries with new totals. Raises InputError for a feature without a weight that is not sparse.
 
-        Dense is what has no underscore, several values, or stands in every entry of the first block.
+        Dense is what has no underscore, several values, or stands in every entry of the first block. A list that lacks
+        features with weights there is doubted.
         """
 
         def renew(entry: Entry) -> Entry:
@@ -66,6 +78,9 @@ class Totals:
             return entry.with_total(total_by(features, self._weights, self._missing if self._has_sparse else None))
 
         renewed = map_entries(entries, name, renew)
+        if not self._entries and (lacking := self._lacking()):
+            found = f"the list lacks {_labels(lacking)}, which {self._name} has weights for"
+            self._doubts.of(name, found, "add them as before tune, with -m or --scores")
         if not self._entries and entries[0].segment < entries[-1].segment:
             for label, n in self._missing.items():
                 if n == len(entries):
@@ -73,17 +88,16 @@ class Totals:
         self._entries += len(entries)
         return renewed
 
-    def warnings(self) -> Iterator[str]:
-        """Yield a warning for labels that only the list or only the ini has. A list may lack some of the sparse ones."""
-        if self._missing:
-            yield f"no weight for {_labels(self._missing)}, counted as 0 as sparse features are in Moses"
+    def warnings(self) -> list[str]:
+        """Return a warning for labels that only the list has."""
+        found = f"no weight for {_labels(self._missing)}, counted as 0 as sparse features are in Moses"
+        return [found] if self._missing else []
+
+    def _lacking(self) -> list[bytes]:
+        """Return labels that only the ini has. A list may lack some of the sparse ones, and what Moses does not tune."""
         some_sparse = any(b"_" in label for label in self._met)
         unmet = [label for label, weights in self._weights.items() if label not in self._met and any(weights)]
-        expected = [
-            label for label in unmet if not ((b"_" in label and some_sparse) or label.startswith(b"UnknownWordPenalty"))
-        ]
-        if expected:
-            yield f"the list lacks {_labels(expected)}, which {self._name} has weights for; the totals leave them out"
+        return [label for label in unmet if not ((b"_" in label and some_sparse) or label.startswith(b"UnknownWordPenalty"))]
 
 
 def _labels(labels: Collection[bytes]) -> str:
@@ -108,6 +122,7 @@ class RescoreOptions:
     replace: bool = False
     sort: bool = False  # by total, the best entry of a segment first
     best: bool = False  # write the words of the best entry, a line for every segment, in place of the list
+    force: bool = False  # only warn of files that hardly can belong together
 
     def check(self) -> None:
         """Raise OptionError for options that do not fit together."""
@@ -141,13 +156,22 @@ class RescoreSummary:
     warnings: list[str] = field(default_factory=list)
 
 
-def rescore(options: RescoreOptions, device: str, on_read: Progress | None) -> RescoreSummary:
-    """Add features to every entry, renew totals or choose. Raises InputError, with the line, ModelError, OptionError."""
+def rescore(options: RescoreOptions, device: str, on_read: Progress | None, warn: Say = silent) -> RescoreSummary:
+    """Add features to every entry, renew totals or choose. Raises InputError, with the line, ModelError, OptionError.
+
+    What can be seen of wrong files before the work is: ``warn`` hears of it then.
+    """
     options.check()
-    totals = None if options.weights is None else Totals(options.weights)
-    sources = None if options.source is None else _read_sources(options.source)
-    features = labelled(_features(options, sources, device), options.labels)
-    summary = _rescore_list(options, features, totals, sources, on_read)
+    doubts = Doubts(options.force, warn)
+    totals = None if options.weights is None else Totals(options.weights, doubts)
+    source = None if options.source is None else Decoded(options.source, read_source(options.source, warn), doubts)
+    if source is not None:
+        source.check_list(options.nbest)
+    ScoreFiles(options.scores, options.nbest, ITEMS).check_lines()
+    features = labelled(_features(options, None if source is None else source.sources, device), options.labels)
+    if source is not None:
+        _warn_of_source(features, word_counts(source.sources), display_name(source.path), warn)
+    summary = _rescore_list(options, features, totals, source, on_read)
     for label, feature in features.items():
         summary.warnings += [f"{label}: {warning}" for warning in feature.warnings()]
     if totals is not None:
@@ -156,16 +180,15 @@ def rescore(options: RescoreOptions, device: str, on_read: Progress | None) -> R
 
 
 def _rescore_list(
-    options: RescoreOptions, features: Mapping[str, Feature], totals: Totals | None, sources: Texts | None,
+    options: RescoreOptions, features: Mapping[str, Feature], totals: Totals | None, source: Decoded | None,
     on_read: Progress | None,
 ) -> RescoreSummary:  # fmt: skip
     """Read the list, a block at a time, and write what is asked for."""
     name, summary, best = display_name(options.nbest), RescoreSummary(), dict[int, bytes]()
     files = [feature.file for feature in features.values() if isinstance(feature, FileFeature)]
+    sources = None if source is None else source.sources
 
     def choose(entry: Entry) -> None:
-        if sources is not None:
-            source_of(entry, sources)
         best[entry.segment] = b" ".join(entry.hypothesis())
 
     with ExitStack() as opened:
@@ -174,8 +197,10 @@ def _rescore_list(
         stream = opened.enter_context(open_input(options.nbest, on_read))
         output = opened.enter_context(row_output(options.out))
         for block in _blocks(read_entries(read_rows(stream), name)):
+            if source is not None:
+                source.check_block(_firsts(block), name)
             entries = _rescored(block, features, totals, options, name)
-            firsts = [entry for i, entry in enumerate(entries) if not i or entry.segment != entries[i - 1].segment]
+            firsts = _firsts(entries)
             summary.entries += len(entries)
             summary.segments += len(firsts)
             if options.best:
@@ -214,9 +239,17 @@ def _write_best(output: RowOutput, best: Mapping[int, bytes], lines: int, out: s
         _write(output, [best.get(segment, b"") + b"\n" for segment in segments], out)
 
 
-def _read_sources(path: str) -> list[list[bytes]]:
-    with open_input(path) as stream:
-        return [words(line.rstrip(b"\r\n")) for line in read_rows(stream)]
+def _firsts(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the first entry of every segment."""
+    return [entry for i, entry in enumerate(entries) if not i or entry.segment != entries[i - 1].segment]
+
+
+def _warn_of_source(features: Mapping[str, Feature], seen: Counter[bytes], name: str, warn: Say) -> None:
+    """Warn of models that do not know the words of the source."""
+    for label, feature in features.items():
+        if isinstance(feature, PairFeature | SentenceFeature):
+            for warning in feature.source_warnings(seen):
+                warn(f"{name}: {label}: {warning}")
 
 
 def _features(options: RescoreOptions, sources: Texts | None, device: str) -> Iterator[Feature]:
@@ -244,7 +277,9 @@ def _rescored(
 ) -> list[Entry]:
     """Return the entries with their features and totals; those of a segment by total, if it is asked for."""
     for label, feature in features.items():
-        entries = _with_feature(entries, label.encode(), feature.values(entries, name), options.replace, name)
+        values = feature.values(entries, name)
+        check_finite(values.sum(1), name, [entry.number for entry in entries], label)
+        entries = _with_feature(entries, label.encode(), values, options.replace, name)
     if totals is not None:
         entries = totals.renewed(entries, name)
     return _ranked(entries, name) if options.sort or options.best else entries

@@ -3,12 +3,12 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from small_models import language_model
+from small_models import language_model, scaled
 
 from phrase_rescore.errors import ModelError
 from phrase_rescore.lm import scorer as ngram_scorer
 from phrase_rescore.lm.network import Ngrams
-from phrase_rescore.lm.scorer import NgramScorer
+from phrase_rescore.lm.scorer import NgramScorer, TextModel
 
 LM = language_model(tuple(b"abcdefg"[i : i + 1] for i in range(7)))
 ROWS = st.tuples(*[st.integers(0, 9)] * 3, st.integers(0, 8))  # a context, in which words may be missing, and a word
@@ -37,7 +37,17 @@ def test_sharing_changes_nothing(rows, contexts):
 
 def test_scores_that_are_not_finite_are_no_scores():
     lm = language_model()
-    lm.model.U.data *= 1e30
-    lm.model.W.data *= 1e30
-    with pytest.raises(ModelError, match="the language model's scores are not finite"):
-        NgramScorer(lm).log_probs(Ngrams(np.array([[2, 3, 4]]), np.array([2])))
+    scaled(lm.model, 1e38)
+    with pytest.raises(ModelError, match="not finite.*--learning-rate"):
+        TextModel(lm).score(["a b"])
+
+
+def test_memory_is_bounded(monkeypatch):
+    """However many contexts there are, and words after each."""
+    sizes, place = [], NgramScorer._on_device
+    monkeypatch.setattr(ngram_scorer, "CONTEXTS", 5)
+    monkeypatch.setattr(ngram_scorer, "PAIRS", 3)
+    monkeypatch.setattr(NgramScorer, "_on_device", lambda scorer, ids: sizes.append(len(ids)) or place(scorer, ids))
+    contexts = np.repeat(np.random.default_rng(1).integers(0, 9, (20, 3)), 9, 0)
+    assert len(NgramScorer(LM).log_probs(Ngrams(contexts, np.tile(np.arange(9), 20)))) == 180
+    assert max(sizes) == 5, "the words of five contexts are scored three at a time"

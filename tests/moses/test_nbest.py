@@ -69,6 +69,17 @@ def test_what_is_no_entry(line: bytes, found: str) -> None:
         list(read_entries([LINE] * 4 + [line], "list"))
 
 
+@pytest.mark.parametrize(("line", "hint"), [
+    (b"0 ||| a ||| b ||| F0= -1 ||| -1", "&#124;"), (b"0 ||| a ||| b ||| 0-0 ||| F0= -1 ||| -1", "&#124;"),
+    (b"0 ||| a ||| b", "cut off"), (b"H\t-0.15\ta b", "fairseq"), (b"S-0\ta b", "fairseq"), (b"a\tb", "cut off"),
+])  # fmt: skip
+def test_what_to_do_about_what_is_no_entry(line: bytes, hint: str) -> None:
+    with pytest.raises(InputError) as caught:
+        list(read_entries([line], "list"))
+    assert (caught.value.path, caught.value.line) == ("list", 1)
+    assert hint in caught.value.hint
+
+
 @pytest.mark.parametrize("before", [
     b" 0-0 1-1 ", b"  ", b" WordScores= -0.5 -1e-05 ", b" 0-0 1-1 ||| WordScores= -0.5 -1 ",
     b" 0.7,0.2 0.1,7e-05 ||| WordScores= 0 ",

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from conftest import TARGET_WORDS, Run
 from small_models import phrases_of, scores_of
 
@@ -34,6 +35,28 @@ def test_words_add_up_to_the_pair(run: Run, model_dir: str) -> None:
     assert unknown == b"1"
     assert words.split()[::2] == [b"das", b"zzz", b"haus", b"</s>"]
     assert sum(map(float, words.split()[1::2])) == pytest.approx(float(log_p), abs=1e-6)
+
+
+def test_the_line_of_a_score_that_is_not_finite(
+    run: Run, model_dir: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a model whose training diverged, here where it reads a certain word."""
+    checkpoint = load(model_dir)
+    with torch.no_grad():
+        checkpoint.model.decoder.embedding[checkpoint.tgt_vocab.ids[b"haus"]] = 3e38
+    save(checkpoint, str(tmp_path))
+    monkeypatch.setattr("phrase_rescore.queries.score.BATCH", 2)
+    pairs = [b"the ||| das", b"the ||| ist", b"the ||| das", b"the ||| ist haus", b"the ||| das"]
+    rows = b"".join(b"%b ||| 0.5 ||| 0-0 ||| 1 1 1 ||| |||\n" % pair for pair in pairs)
+    (tmp_path / "table").write_bytes(rows)
+    of_pairs = run("score", "-m", tmp_path, stdin=rows)
+    assert of_pairs.out.count(b"\n") == 2
+    of_rows = run("annotate", tmp_path / "table", "-m", tmp_path, "--block-size", 2)
+    for refused, where in ((of_pairs, "<stdin>:4"), (of_rows, "table:4")):
+        assert refused.status == 1
+        told = next(line for line in refused.err.splitlines() if "error: " in line)
+        assert f"{where}: " in told
+        assert "--learning-rate" in told
 
 
 def test_an_inverse_model_predicts_sources(run: Run, model_dir: str, tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import Run
-from small_models import language_model, small_lm
+from small_models import language_model, scaled, small_lm
 
 from phrase_rescore.data.vocabulary import EOS, UNK
+from phrase_rescore.lm.checkpoint import save
 
 TEXT = b"the house .\n\na zebra b\n  the\t house  \r\n\xff \x00 UNK <unk>\nhouse"
 
@@ -78,3 +79,26 @@ def test_no_text(run: Run, lm: Path) -> None:
     result = run("score-lm", "-m", lm)
     assert (result.status, result.out) == (0, b"")
     assert "Tokens: 0" in result.err
+
+
+@pytest.mark.parametrize(("scale", "line", "told"), [(1, 0, ""), (30, 0, "log p of a word is "), (1e38, 1, "<stdin>:1: ")])
+def test_a_model_whose_training_diverged(run: Run, tmp_path: Path, scale: float, line: int, told: str) -> None:
+    """Its perplexity may have hundreds of digits, or be more than a number can be."""
+    lm = language_model()
+    scaled(lm.model, scale)
+    save(lm, str(tmp_path))
+    done = run("score-lm", "-m", tmp_path, stdin=b"the house\n")
+    assert done.status == (1 if line else 0)
+    found = next((text for text in done.err.splitlines() if "--learning-rate" in text), "")
+    assert (bool(found), told in found) == (bool(told), True)
+
+
+def test_the_line_of_a_score_that_is_not_finite(run: Run, tmp_path: Path) -> None:
+    lm = language_model(tied=False)
+    lm.model.embedding.data[lm.vocab.ids[b"house"]] = 3e38
+    save(lm, str(tmp_path))
+    text = b"the a\n" * 3 + b"the house\na\n"
+    for more, before in (([], 0), (["--flush"], 3)):
+        refused = run("score-lm", "-m", tmp_path, *more, stdin=text)
+        assert (refused.status, refused.out.count(b"\n")) == (1, before)
+        assert "<stdin>:4: " in refused.last_line

@@ -2,6 +2,7 @@
 
 import gzip
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 from conftest import Run
-from small_models import language_model, scores_of, small_lm
+from small_models import language_model, scaled, scores_of, small_lm, small_nmt
 
 from phrase_rescore.data.vocabulary import EOS
+from phrase_rescore.lm.checkpoint import save as save_lm
 from phrase_rescore.moses.columns import MIN_LOG_P
 from phrase_rescore.rescoring import run as rescoring
 from phrase_rescore.rescoring.features import PairFeature
@@ -117,10 +119,11 @@ def test_no_phrase_pair_has_less_than_a_column_and_none_without_a_target_counts(
     assert log_probs == pytest.approx([of_a + of_b, of_a + MIN_LOG_P, of_a], rel=1e-4)
 
 
-@pytest.mark.parametrize(("inverse", "usual"), [(False, 0.2), (True, 0.1)])
-def test_the_side_that_is_predicted_has_its_usual_share_of_unknown_words(model_dir: str, inverse: bool, usual: float) -> None:
-    checkpoint = replace(load(model_dir), unk_shares=(0.1, 0.2), inverse=inverse)
-    assert PairFeature(Scorer(checkpoint), []).counts.usual == usual
+@pytest.mark.parametrize("inverse", [False, True])
+def test_both_sides_have_their_usual_shares_of_unknown_words(model_dir: str, inverse: bool) -> None:
+    feature = PairFeature(Scorer(replace(load(model_dir), unk_shares=(0.1, 0.2), inverse=inverse)), [])
+    assert feature.counts.usual == 0.2, "of hypotheses, whichever side is predicted"
+    assert "10.0% in its training" in feature.source_warnings(Counter([b"qq"]))[0]
 
 
 def test_several_models_each_with_its_label(run: Run, lm: Path, model_dir: str, tmp_path: Path) -> None:
@@ -138,7 +141,7 @@ def test_renewing_a_feature(run: Run, lm: Path) -> None:
     assert (refused.status, refused.out) == (1, b"")
     assert "<stdin>:1: " in refused.err
     assert "--replace" in refused.err
-    assert refused.last_line == "phrase-rescore: OUTPUT IS INCOMPLETE: 0 rows"
+    assert "INCOMPLETE" not in refused.err, "nothing was written"
     assert run("rescore", "-", "-m", lm, "--replace", stdin=once).out == once
 
 
@@ -207,6 +210,47 @@ def test_words_of_another_language_are_told_of(run: Run, lm: Path, model_dir: st
     assert "RNN0: 50.0% of the words are unknown to the model, 2.0% in its training" in pairs.err
 
 
+def test_scores_round_to_a_little_more_than_certain(run: Run, tmp_path: Path) -> None:
+    for number, log in (("1.0000005", []), ("5e-7", ["--log"])):
+        (tmp_path / "p").write_text(f"{number}\n")
+        assert run("rescore", "-", "--scores", tmp_path / "p", *log, stdin=b"0 ||| a ||| X= 1 ||| 1\n").status == 0
+
+
+def test_scores_that_no_good_training_leaves_are_warned_of(run: Run, tmp_path: Path, lm: Path) -> None:
+    model = language_model()
+    scaled(model.model, 30)
+    (tmp_path / "diverged").mkdir()
+    save_lm(model, str(tmp_path / "diverged"))
+    small_nmt(tmp_path / "nmt", WORDS, WORDS, 1e6)
+    (tmp_path / "source").write_bytes(b"a b c\n" * 12)
+    said = [run("rescore", "-", "-m", lm, stdin=b"0 ||| a b ||| X= 1 ||| 1\n")]
+    said += [run("rescore", "-", "-m", tmp_path / name, "--source", tmp_path / "source", stdin=a_list().replace(b"zebra", b"b"))
+             for name in ("diverged", "nmt")]  # fmt: skip
+    assert [done.status for done in said] == [0, 0, 0]
+    assert ["--learning-rate" in done.err for done in said] == [False, True, True]
+
+
+NEXT = {  # the list, options, and what is proposed
+    "dev.nbest -m lm -o out": "tune out --reference",
+    "dev.nbest -m lm -o out --source test.en": "rescore out --weights WEIGHTS.INI --best",
+    "newstest.nbest -m lm -o out": "rescore out --weights WEIGHTS.INI --best",
+    "dev.nbest -m lm -o test.out": "rescore test.out --weights WEIGHTS.INI --best",
+    "dev.nbest --sort -o out": "rescore out --best",
+    "dev.nbest --weights ini -o out": "rescore out --best",
+    "test.nbest --best -o out": "evaluate --set test REFERENCE base=BASELINE.out new=out",
+}
+
+
+@pytest.mark.parametrize(("args", "then"), NEXT.items())
+def test_what_to_type_next(run: Run, lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: str, then: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("dev.nbest", "newstest.nbest", "test.nbest"):
+        Path(name).write_bytes(b"0 ||| a ||| LM0= 1 ||| 1\n")
+    Path("test.en").write_bytes(b"the\n")
+    Path("ini").write_bytes(b"[weight]\nLM0= 1\n")
+    assert run("rescore", *args.split()).last_line.startswith(f"phrase-rescore: next: phrase-rescore {then}")
+
+
 SPARSE = b"0 ||| the house ||| LM0= -2 PL_s1= 1 PL_s2= 0 ||| -1\n0 ||| house ||| LM0= -1 PL_s1= 0 PL_s2= 1 ||| -4\n"
 
 
@@ -231,8 +275,17 @@ def test_sparse_weights_of_a_weight_file(run: Run, tmp_path: Path, monkeypatch: 
 def test_weights_without_their_feature(run: Run, tmp_path: Path) -> None:
     (tmp_path / "ini").write_text("[weight]\nLM0= 1\nCSLM0= 0.3\nUnknownWordPenalty0= 1\nD0= 0\nPL_a= 1\n")
     for features, lacking in ((b"LM0= -2", "2 features (CSLM0, PL_a)"), (b"LM0= -2 PL_b= 1", "1 feature (CSLM0)")):
-        said = run("rescore", "-", "--weights", tmp_path / "ini", stdin=b"0 ||| a ||| %b ||| -1\n" % features).err
-        assert f"warning: the list lacks {lacking}, which" in said
+        args, data = ("rescore", "-", "--weights", tmp_path / "ini"), b"0 ||| a ||| %b ||| -1\n" % features
+        for more in ([], ["--best"]):
+            refused = run(*args, *more, stdin=data)
+            assert (refused.status, refused.out) == (1, b"")
+            assert f"<stdin>: the list lacks {lacking}, which" in refused.last_line
+            assert "with -m" in refused.last_line
+        forced = run(*args, "--force", stdin=data)
+        assert forced.status == 0
+        assert f"warning: <stdin>: the list lacks {lacking}, which" in forced.err
+    lacks_none = run("rescore", "-", "--weights", tmp_path / "ini", stdin=b"0 ||| a ||| LM0= -2 CSLM0= 1 PL_b= 0 ||| -1\n")
+    assert (lacks_none.status, "lacks" in lacks_none.err) == (0, False)
 
 
 def test_the_fields_of_marian(run: Run, lm: Path, tmp_path: Path) -> None:
@@ -298,7 +351,9 @@ FILES = {
     "bad": b"PL_s1 1\nPL_s2= 1\n", "two-files": b"[weight-file]\nbad\nbad\n", "lm_0": b"[weight]\nlm_0= 1\n",
     "overwrite": b"[weight]\nLM0= 1\n[weight-overwrite]\nLM0= 2\n", "83": b"0.5\n" * 83, "85": b"0.5\n" * 85,
     "negative": b"0.5\n-0.5\n" * 42, "84": b"0.5\n" * 84,
-    "lognan": b"0.5\nnan\n" * 42, "inf-weight": b"[weight]\nX= inf\n", "huge-weight": b"[weight]\nX= 1e999\n",
+    "costs": b"0.5\n1.000002\n" * 42, "log-costs": b"0\n2e-6\n" * 42,
+    "bom-weight": b"\xef\xbb\xbf[weight]\nLM0= 1\n",
+    "lognan": b"-0.5\nnan\n" * 42, "inf-weight": b"[weight]\nX= inf\n", "huge-weight": b"[weight]\nX= 1e999\n",
     "1_0-weight": b"[weight]\nX= 1_0\n",
 }  # fmt: skip
 REFUSED: dict[str, tuple[bytes, str, int, list[str]]] = {  # the list, the arguments, the status, what the message names
@@ -321,7 +376,7 @@ REFUSED: dict[str, tuple[bytes, str, int, list[str]]] = {  # the list, the argum
         ["<stdin>:1: no weight of the feature tm_0"],
     ),
     "a source of fewer lines": (LIST, "-m model --source eleven", 1, ["<stdin>:78: segment 11", "11", "--source"]),
-    "a source of fewer lines, to choose": (LIST, "--best --source eleven", 1, ["<stdin>:82: segment 11", "11", "--source"]),
+    "a source of fewer lines, to choose": (LIST, "--best --source eleven", 1, ["<stdin>:78: segment 11", "11", "--source"]),
     "a source of shorter lines": (LIST, "-m model --source short", 1, ["<stdin>:1: phrase |2-2| of a source of 2 words"]),
     "no segmentation": (PLAIN, "-m model --source source", 1, ["<stdin>:1: no phrase segmentation"]),
     "the other direction": (
@@ -345,6 +400,14 @@ REFUSED: dict[str, tuple[bytes, str, int, list[str]]] = {  # the list, the argum
     "too few scores": (LIST, "--scores 83", 1, ["83: ends at line 83; <stdin>"]),
     "too many scores": (LIST, "--scores 85", 1, ["85: ", "<stdin>", "84"]),
     "scores below 0": (LIST, "--scores negative", 1, ["negative:2: -0.5", "--log"]),
+    "costs": (LIST, "--scores costs", 1, ["costs:2: 1.000002 is above 1", "minus", "--log"]),
+    "costs as logarithms": (LIST, "--scores log-costs --log", 1, ["log-costs:2: 2e-6 is above 0", "minus", "--log"]),
+    "weights after a byte order mark": (entry(), "--weights bom-weight", 1, ["bom-weight:1: ", "byte order mark"]),
+    "the scores of a model that diverged": (
+        b"0 |||  ||| X= 1 ||| 1\n" + entry(text=b"the house"), "-m diverged", 1, ["<stdin>:1: ", "CSLM0", "--learning-rate"]),
+    "those of a translation model": (entry(), "-m diverged-nmt --source source", 1, ["<stdin>:1: ", "NMT0", "--learning-rate"]),
+    "those of a model of phrase pairs": (
+        LIST, "-m diverged-pairs --source source", 1, ["<stdin>:1: ", "RNN0", "--learning-rate"]),
     "scores that are none": (LIST, "--scores lognan --log", 1, ["lognan:2: 'nan'"]),
     "a label of the list": (LIST, "--scores 84 --label LM0", 1, ["<stdin>:1: ", "LM0", "--replace"]),
 }  # fmt: skip
@@ -359,6 +422,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory, model_dir: str) -> Path:
     (folder / "model").symlink_to(Path(model_dir).absolute())
     (folder / "factored").mkdir()
     save(replace(load(model_dir), factors=(1, None)), str(folder / "factored"))
+    small_nmt(folder / "diverged-nmt", WORDS, WORDS, 1e38)
+    lm, pairs = language_model(), load(model_dir)
+    for name, diverged, write in (("diverged", lm, save_lm), ("diverged-pairs", pairs, save)):
+        scaled(diverged.model, 1e38)
+        (folder / name).mkdir()
+        write(diverged, str(folder / name))  # type: ignore[operator]
     return folder
 
 

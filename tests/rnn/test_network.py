@@ -124,6 +124,18 @@ def test_batches_change_nothing_beyond_rounding(batch):
     np.testing.assert_allclose(scorer.log_probs(pairs), whole, atol=1e-5)
 
 
+def test_a_batch_of_long_pairs_has_fewer(monkeypatch):
+    """Memory grows with the words of a batch. One pair is scored however long it is."""
+    monkeypatch.setattr("phrase_rescore.rnn.scorer.BATCH_WORDS", 3)
+    scorer, sizes, score = Scorer(small_checkpoint()), [], Scorer._word_log_probs
+    scorer.batch = 8
+    monkeypatch.setattr(Scorer, "_word_log_probs", lambda scorer, pairs: sizes.append(pairs) or score(scorer, pairs))
+    scorer.log_probs(encoded([*random_pairs(60), ([2] * 30, [3])]))
+    words = [len(pairs.src.ids) + len(pairs.tgt.ids) for pairs in sizes]
+    assert max(words[:-1]) <= 24 < words[-1]
+    assert len(sizes[-1]) == 1
+
+
 def test_next_word_probabilities_sum_to_one():
     """Over all symbols after a prefix: those of every word (UNK included), and that of ending there."""
     checkpoint = small_checkpoint()

@@ -14,6 +14,10 @@ from phrase_rescore.lm.checkpoint import LanguageModel
 from phrase_rescore.lm.checkpoint import save as save_lm
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes
 from phrase_rescore.lm.network import initialise as initialise_lm
+from phrase_rescore.nmt.checkpoint import Translation
+from phrase_rescore.nmt.checkpoint import save as save_translation
+from phrase_rescore.nmt.network import TranslationModel, TranslationSizes
+from phrase_rescore.nmt.network import initialise as initialise_translation
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.rnn.scorer import Scorer
@@ -82,9 +86,11 @@ def by_the_oracle(checkpoint: Checkpoint, phrases: list[bytes]) -> np.ndarray:
     return np.array([oracle.summary(weights(checkpoint), ids, **structure(checkpoint)) for ids in encoded])
 
 
-def language_model(words: tuple[bytes, ...] = (b"a", b"b", b".", b"the", b"house"), order: int = 4) -> LanguageModel:
+def language_model(
+    words: tuple[bytes, ...] = (b"a", b"b", b".", b"the", b"house"), order: int = 4, tied: bool = True
+) -> LanguageModel:
     """A language model far from its initial weights."""
-    model = FeedforwardLM(LanguageModelSizes(len(words) + 2, order, 4, 5, 4, tied=True))
+    model = FeedforwardLM(LanguageModelSizes(len(words) + 2, order, 4, 5, 4, tied=tied))
     initialise_lm(model, 2, paper=False)
     disturb_weights(model, 3)
     vocab = Vocabulary(words, tuple(range(len(words), 0, -1)))
@@ -96,3 +102,21 @@ def small_lm(directory: Path, *words: tuple[bytes, ...]) -> Path:
     directory.mkdir()
     save_lm(language_model(*words), str(directory))
     return directory
+
+
+def small_nmt(directory: Path, source: tuple[bytes, ...], target: tuple[bytes, ...], scale: float = 1) -> Path:
+    """Write a translation model into a new directory, its weights multiplied by ``scale``."""
+    vocabularies = [Vocabulary(words, tuple(range(len(words), 0, -1))) for words in (source, target)]
+    model = TranslationModel(TranslationSizes(*map(len, vocabularies), 4, embedding=4), dropout=0.0)
+    initialise_translation(model, 1, np.log(np.full(len(vocabularies[1]), 1 / len(vocabularies[1]))))
+    scaled(model, scale)
+    directory.mkdir()
+    save_translation(Translation(model, *vocabularies, (0.02, 0.02), {}), str(directory))
+    return directory
+
+
+def scaled(model: Any, scale: float) -> None:
+    """Multiply all weights: with 1e38, as a training leaves them that diverged."""
+    with torch.no_grad():
+        for _, weight in model.named_weights():
+            weight.mul_(scale)
