@@ -100,7 +100,7 @@ def segments_of(name: str, rows: Sequence[bytes]) -> Segments:
     elif _most(rows, _is_aligned):
         parse = _without_alignment
     else:
-        check_kind(name, [row.rstrip(b"\r\n") for row in rows[:JUDGED]], SEGMENTS)
+        check_kind(name, [row.strip() for row in rows[:JUDGED]], SEGMENTS)
     return tuple(chain.from_iterable(parsed_lines(rows, parse, name, len(rows))))
 
 

@@ -82,7 +82,7 @@ def look(segments: Sequence[str]) -> Look:
 def _cased(segments: Sequence[str]) -> bool | None:
     """Return whether the text has capitals; None for a short one, some capitals, or letters that are neither."""
     capitals = sum(segment != segment.lower() for segment in segments)
-    if len(segments) < _MANY or all(segment == segment.upper() for segment in segments):
+    if len(segments) < _MANY or all(segment.lower() == segment.upper() for segment in segments):
         return None
     return True if capitals * 3 > len(segments) else False if capitals * 100 < len(segments) else None
 
@@ -106,6 +106,7 @@ class _Mark(NamedTuple):
 
 
 _JOIN = "BLEU counts pieces as words; join them with"
+_ADDED = r"(?:<[^ <>@]+>|__\w+__|>>\w+<<)"  # words that are none: <s>, <pad>, <2fr>, __fr__, >>fr<<
 _MARKED = (
     _Mark("pieces of words that end in @@", re.compile(r"[^ ]@@(?: |$)"), f"{_JOIN} sed -r 's/@@( |$)//g'"),
     _Mark("pieces of words that begin with ▁", re.compile(r"(?:^| )▁"), f"{_JOIN} sed 's/ //g; s/▁/ /g; s/^ //'", 0.5),
@@ -120,8 +121,9 @@ _MARKED = (
     ),
     _Mark("UTF-8 that was read as Latin-1 (Ã©)", re.compile("Ã[\u0080-\u00bf]"), "undo it with iconv -f UTF-8 -t LATIN1"),
     _Mark("escapes of escapes", re.compile(r"&amp;(?:apos|quot|lt|gt|amp|#124|#9[13]);"), r"undo one with sed 's/&amp;/\&/g'"),
-    _Mark("<s> or </s>", re.compile(r"^<s>(?: |$)|(?:^| )</s>$"), "BLEU counts them as words; delete them"),
-    _Mark("<unk>", re.compile(r"(?:^| )<unk>(?: |$)", re.I), "give the text before rare words were replaced"),
+    _Mark("a number before each line", re.compile(r"^-?\d+(?:[.]\d+)?[ \t,:]"), "cut it off with cut -d ' ' -f 2-", 0.9),
+    _Mark("marks at the ends of lines, such as </s>", re.compile(rf"^{_ADDED}(?: |$)|(?:^| ){_ADDED}$"), "delete them", 0.5),
+    _Mark("<unk> or UNK", re.compile(r"(?:^| )(?:<unk>|<UNK>|UNK)(?: |$)"), "give the text before rare words were replaced"),
 )
 
 

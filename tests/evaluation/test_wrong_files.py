@@ -110,7 +110,9 @@ MARKED: dict[str, tuple[Callable[[Sequence[str]], str], str]] = {  # what writes
     "accents": (lambda line: unicodedata.normalize("NFD", " ".join(line)), "accents"),
     "Latin-1": (lambda line: " ".join(line).encode().decode("latin-1"), "Latin-1"),
     "escaped twice": (lambda line: " ".join(line).replace("&", "&amp;"), "escapes"),
-    "sentence marks": (lambda line: f"<s> {' '.join(line)} </s>", "<s>"),
+    "numbers": (lambda line: f"{len(line)} {' '.join(line)}", "number"),
+    "sentence marks": (lambda line: f"<s> {' '.join(line)} </s>", "</s>"),
+    "languages": (lambda line: f">>fr<< {' '.join(line)}", "marks at the ends"),
     "unknown words": (lambda line: " ".join("<unk>" if word == "chat" else word for word in line), "<unk>"),
 }
 
@@ -128,7 +130,7 @@ def test_marks_in_text_are_named(run: Run, write: Callable[[Sequence[str]], str]
 
 ODD = [
     "a | b", "a || b ||", "see |||", "- 0-0 |", "x @-@ y", "me @@ 1,2 @@", "me@@you", "## title", "<seg> is a tag", "1 2 3",
-    "H-0 bomb", "|0-3| is a span", "a\tb", "<unk> , he said", "▁",
+    "H-0 bomb", "\ta", "|0-3| is a span", "a\tb", "<unk> , he said", "▁",
 ]  # fmt: skip
 
 
@@ -142,9 +144,10 @@ def test_odd_lines_are_text(run: Run, here: Lines) -> None:
 
 
 def test_capitals(run: Run) -> None:
-    for name, text in (("cased", Path("ref").read_text("utf-8").title()), ("plain", Path("base").read_text("utf-8").lower())):
+    texts = {"plain": Path("base").read_text("utf-8").lower(), "upper": Path("base").read_text("utf-8").upper()}
+    for name, text in {"cased": Path("ref").read_text("utf-8").title(), **texts}.items():
         Path(name).write_text(text, "utf-8")
-    for reference, output in (("cased", "plain"), ("plain", "cased")):
+    for reference, output in (("cased", "plain"), ("plain", "cased"), ("plain", "upper")):
         warned = run("evaluate", "--set", "t", reference, f"a={output}", *BLEU, "--force")
         assert f"warning: {output}: it has " in warned.err
         assert "--lowercase" in warned.err
