@@ -41,16 +41,14 @@ class ReadSet:
         self.texts = {path: output for path, output in read.items() if not isinstance(output, OutputStatistics)}
         self._check_kinds(settings)
         check_lines(read)
-        marked = list[tuple[str, str]]()
+        marked = [(path, mark) for path, text in self.texts.items() for mark in marks(text)]  # these are not judged
         if self.texts:
-            self.warnings += self._empty_lines()
-            marked = [(path, mark) for path, text in self.texts.items() for mark in marks(text)]
-            self.warnings += [*marked, *self._copies()]
+            self.warnings += [*self._empty_lines(), *marked, *self._copies()]
             if not marked:
                 self._compare()
-            if settings.detokenize is None:
-                self.warnings += self._misleading(settings)
-        if settings.detokenize is not None:
+        if self.texts and settings.detokenize is None:
+            self.warnings += self._misleading(settings)
+        elif settings.detokenize is not None:
             for path, text in self.texts.items():
                 self.texts[path] = detokenized(text, settings.detokenize, display_name(path))
         self.references = tuple(self.texts[path] for path in files.references)  # none if all outputs are statistics

@@ -10,6 +10,10 @@ import pytest
 from conftest import Run
 from random_outputs import changed, sentences, write_lines
 
+from phrase_rescore.evaluation.corpora import SetFiles
+from phrase_rescore.evaluation.metrics import Metric
+from phrase_rescore.evaluation.run import evaluate
+
 Lines = list[list[str]]
 BLEU = ["--metrics", "bleu", "--samples", "50", "-q"]
 
@@ -203,3 +207,18 @@ def test_a_pipe_is_read_once(run: Run, words: str) -> None:
     Path("link").symlink_to("pipe")
     refused = run("evaluate", "--set", "t", *words.split(), *BLEU)
     assert (refused.status, "pipe" in refused.last_line) == (2, True)
+
+
+def test_equal_translations_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two systems too."""
+    calls, count = [], Metric.segment_counts
+
+    def counted(self: Metric, segment: int, text: str) -> list[float]:
+        calls.append(segment)
+        return count(self, segment, text)
+
+    monkeypatch.setattr(Metric, "segment_counts", counted)
+    Path("copy").write_bytes(Path("base").read_bytes())
+    systems = {"a": ("base",), "b": ("copy",)}
+    evaluate([SetFiles("t", ("ref",), systems)], metrics=("bleu", "ter"), samples=10)
+    assert len(calls) == 2 * 120
