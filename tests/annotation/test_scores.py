@@ -74,6 +74,7 @@ def test_a_dropped_row_takes_its_number_with_it(run: Run, here: Path) -> None:
         (b"0.5\n" * 20 + b"0\n" * 30, "numbers:21: 0 is not above 0; a probability is; add --log if"),
         (b"0.5\n" * 20 + b"\n" * 30, "numbers:21: '' is not a number; write a number a line"),
         (b"1e400\n" * 50, "numbers:1: '1e400' is not a number"),
+        (b"0.5\n1_0\n" * 25, "numbers:2: '1_0' is not a number"),
     ],
 )
 def test_numbers_that_do_not_fit_the_table(run: Run, here: Path, numbers: bytes, said: str) -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.files import outputs as atomic
-from phrase_rescore.files.outputs import PartialFile, atomic_output
-from phrase_rescore.files.row_outputs import DroppedRows, row_output
+from phrase_rescore.files.outputs import PartialFile, atomic_output, replace_directory
+from phrase_rescore.files.row_outputs import DroppedRows, ResumableOutput, row_output
 
 KILLED = """
 import os, sys
@@ -75,6 +75,20 @@ def test_a_link_in_the_partials_place_is_not_written_through(out: Path, hidden: 
     assert (out.read_bytes(), precious.read_bytes()) == (b"rows", b"mine")
 
 
+def test_what_is_not_ours_is_not_resumed(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link in the partial's place, then another user's partial."""
+    partial, other = PartialFile(str(out)), out.parent / "other"
+    other.touch()
+    Path(partial.path).symlink_to(other)
+    with pytest.raises(OptionError):
+        partial.resume(0, 0)
+    other.replace(partial.path)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(OptionError):
+        partial.resume(0, 0)
+    partial.close()
+
+
 def test_what_somebody_has_open_is_not_written_into(out: Path) -> None:
     """A partial made by anybody before us, who would read and write what we put there."""
     planted = out.parent / ".out.partial"
@@ -119,6 +133,33 @@ def test_a_file_system_without_locks(out: Path, monkeypatch: pytest.MonkeyPatch)
     assert out.read_bytes() == b"whole"
 
 
+def test_bytes_are_on_disk_before_names_and_names_before_others(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a power cut leaves: of rows and their journal, of the files of a run, of a directory."""
+    folder, done = out.parent.name, list[str]()
+
+    def noted(call: Callable[..., None]) -> Callable[..., None]:
+        def note(what: Any, *to: str) -> None:
+            path = os.readlink(f"/proc/self/fd/{what}") if isinstance(what, int) else what
+            done.append(" -> ".join(map(os.path.basename, (path, *to))))
+            call(what, *to)
+
+        return note
+
+    for call in ("fsync", "rename", "replace"):
+        monkeypatch.setattr(os, call, noted(getattr(os, call)))
+    output = ResumableOutput(str(out), {}, resume=False)
+    output.other(f"{out}2").write(b"row")
+    output.commit(dict, complete=True)
+    journal = "out.partial.json"
+    assert done == ["out2.partial", "out.partial", f"{journal}.new", f"{journal}.new -> {journal}", folder]
+    assert stat.S_IMODE((out.parent / journal).stat().st_mode) == 0o600
+    output.publish()
+    assert done[5:] == ["out2.partial -> out2", folder, "out.partial -> out", folder]
+    with replace_directory(f"{out}3") as made:
+        Path(made, "file").touch()
+    assert done[9:] == ["file", ".out3.partial", ".out3.partial -> out3", folder]
+
+
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 def test_what_fails_at_the_end_is_one_line_and_leaves_the_earlier_file(out, monkeypatch, call) -> None:
     def fails(*args: Any) -> None:
@@ -154,6 +195,7 @@ def test_a_side_file_is_there_only_if_rows_are(out: Path) -> None:
     assert names(out.parent) == ["out"]
     assert leave_out(out, b"a") == f"dropped 1 row, kept in {out}: 1", "the older one is replaced as the output is"
     assert out.read_bytes() == b"a\n"
+    assert leave_out(out, *[b"a"] * 12).endswith(": 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …")
     assert leave_out(out) == ""
     assert names(out.parent) == []
 

@@ -1,6 +1,7 @@
 """No two paths of a command are the same file, whatever they are called; what is a stream."""
 
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("dangling").symlink_to("nowhere")
     Path("folder").mkdir()
     os.mkfifo("fifo")
+    os.mknod("socket", stat.S_IFSOCK | 0o600)
     Path(".new.partial").write_text("mine")
     return tmp_path
 
@@ -56,7 +58,7 @@ def test_what_would_be_destroyed_is_refused_with_both_options(
 
 @pytest.mark.parametrize(("reads", "writes", "replaced"), [
     ({"TABLE": "table", "--expect-rows": "table"}, {"-o": "new"}, {}),
-    ({"TABLE": "-"}, {"-o": "/dev/null", "--dropped": "/dev/null"}, {}),
+    ({"TABLE": "-"}, {"-o": "/dev/null", "--dropped": "/dev/null"}, {}), ({"TABLE": "socket"}, {"-o": "socket"}, {}),
     ({"TABLE": "table"}, {"-o": "model/new"}, {"--pairs": "new.pairs", "-m": "new"}),
 ])  # fmt: skip
 def test_what_may_be_named_twice(reads: dict[str, str], writes: dict[str, str], replaced: dict[str, str]) -> None:
@@ -77,9 +79,10 @@ def test_standard_output_in_the_input_is_refused() -> None:
     assert "--dropped /dev/stdout and -o - are the same" in said
 
 
-@pytest.mark.parametrize("path", ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "fifo", "/dev/null", "through"])
+@pytest.mark.parametrize("path", ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "fifo", "/dev/null", "further"])
 def test_streams_are_known_even_where_they_lead_to_a_file(path: str) -> None:
     Path("through").symlink_to("/dev/stdout")
+    Path("further").symlink_to("through")
     assert not run(f"assert is_stream({path!r})", "kept")
 
 

@@ -21,7 +21,7 @@ FILES = {
               b"-3.2 ||| a b ||| lm_0=-3.2 ||| 0-0\n", b"a b ||| tm_0=1.0 lm_0=-2 ||| -3\n"],
     "reordering": [b"a ||| b ||| 0.6 0.2 0.2 0.714286 0.028571 0.257143\n", b"a ||| b ||| 0.2 0.2 0.6\n",
                    b"a ||| b ||| 0.1 0.2 0.3 0.4 0.25 0.25 0.25 0.25\n" * 2, b"a ||| 0.6 0.2 0.2\n",
-                   b"".join(b"a ||| b ||| 0.%d 0.%d 0.3 0.7\n" % (i, 10 - i) for i in range(1, 9))],
+                   b"".join(b"a ||| b ||| 0.%d 0.%d 0.3 0.7\n" % (i, 10 - i) for i in range(1, 6))],
     "orientations": [b"a ||| b ||| mono swap\n", b"a ||| b ||| other other | mono mono\n".replace(b" | ", b" ")],
     "alignments": [b"0-0 1-1 2-3\n", b"# Sentence pair (1) source length 2\na b\nNULL ({ }) a ({ 1 }) b ({ 2 })\n" * 3],
     "extract": [b"a b ||| c ||| 0-0 1-0\r\n", b"a ||| b ||| 0-0 ||| 17 ||| 0.5\n", b"1-1 ||| 0.5 ||| 0-0\n"],
@@ -37,7 +37,7 @@ FILES = {
     "binary": [b"\x00\x01\xff\n" * 3],
     "text": [b"This is a sentence .\nAnd one more , with 0-0 .\n", b"-3.2\t0\n", b"a b\n[feature]\n"],
     "table": [TABLE, b"0 ||| 0 ||| 0.5\n", b"a ||| b ||| 1 ||| ||| 1 1 1\r\n",
-              b"a ||| b ||| 0.5 0.5\n", b"a ||| b ||| 1e-5 1e-6 1\n",
+              b"a ||| b ||| 0.5 0.5\n", b"a ||| b ||| 0.5 0.3 0.25\n", b"a ||| b ||| 1e-5 1e-6 1\n",
               b"[x] a ||| b ||| 1\n" + TABLE, b"1 ||| a b c ||| 0.5\n",
               b"a ||| b ||| 0.25 0.25 0.25 0.25\n" * 9, b"a ||| b ||| 1 1 1 1 2.718\n", b"1 ||| a=1 ||| 0.5 0.5 ||| 0-0\n"],
 }  # fmt: skip

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from row_edits import with_scores
 from small_models import small_lm
 
-from phrase_rescore.errors import InputError, OptionError
+from phrase_rescore.errors import InputError
 from phrase_rescore.files.inputs import open_input
 from phrase_rescore.moses.columns import RANGE_ROWS, ColumnFormat, ScoreColumn, TableColumns, format_sidecar
 from phrase_rescore.moses.ini import Ini
@@ -37,7 +37,7 @@ WordPenalty0= -1
 """
 ROWS = """\
 a ||| x ||| 0.5 0.25 1 0.1 0.125 1 ||| 0-0 ||| 1 1 1 ||| |||
-a ||| y ||| 0.5 0.25 1 0.1 0.0625 7.389056 ||| 0-0 ||| 1 1 1 ||| |||
+a ||| y ||| 0.5 0.25 1 0 0.0625 7.389056 ||| 0-0 ||| 1 1 1 ||| |||
 """
 
 
@@ -246,6 +246,7 @@ REFUSALS = {  # an ini, options, the line that is named (0: none), what else is
     "no such feature": (INI, ["--feature", "TranslationModel7"], 0, ("0 phrase tables of the name TranslationModel7", BOTH[0])),
     "no table by that name": (TWO, ["--feature", "LM0"], 0, ("LM0", *BOTH)),
     "two of a name": (TWO.replace("Model1", "Model0"), ["--feature", "TranslationModel0"], 0, ("2 phrase tables of the name",)),
+    "too large": (INI + "#" * (1 << 24), [], 0, ("16 MiB",)),
     "key twice": (INI.replace("path=old.gz", "path=a path=b"), [], 5, ("path=",)),
     "no value": (INI.replace("path=old.gz", "path"), [], 5, ("'path'", "key=value")),
     "no number": (INI.replace("num-features=4", "num-features=four"), [], 5, ("num-features=four",)),
@@ -300,7 +301,7 @@ BAD_TABLES = {  # its bytes, the line that is named, what else is
 
 @pytest.mark.parametrize(("data", "line", "named"), BAD_TABLES.values(), ids=BAD_TABLES)
 def test_tables_that_are_refused(run: Run, tmp_path: Path, data: bytes, line: int, named: Sequence[str]) -> None:
-    path = tmp_path / "new"
+    path = tmp_path / ("new.gz" if data.startswith(b"BZ") else "new")
     path.write_bytes(data)
     refused = run("moses-ini", "-", "--table", path, stdin=INI.encode())
     assert (refused.status, refused.out, refused.err.count("\n")) == (1, b"", 1)
@@ -318,7 +319,7 @@ def columns_of(table: Path) -> tuple[ScoreColumn, ...]:
 def test_columns_by_their_values(table: Path) -> None:
     columns = columns_of(table)
     ranges = [(column.low, column.high) for column in columns]
-    assert ranges == [(0.5, 0.5), (0.25, 0.25), (1, 1), (0.1, 0.1), (0.0625, 0.125), (1, 7.389056)]
+    assert ranges == [(0.5, 0.5), (0.25, 0.25), (1, 1), (0, 0.1), (0.0625, 0.125), (1, 7.389056)]
     assert [column.is_count(new=False) for column in columns] == [False] * 5 + [True]
     assert [column.is_count(new=True) for column in columns] == [False, False, True, False, False, True]
 
@@ -340,12 +341,6 @@ def test_only_the_first_rows_are_read(tmp_path: Path) -> None:
     path.write_bytes(row * 9_999 + b"a ||| b ||| -1\n")
     with pytest.raises(InputError, match="table:10000: 1 score where the first row has 2"):
         columns_of(path)
-
-
-def test_small_weights_of_two_models() -> None:
-    assert new_weights("small", [SCORE, COUNT] * 2) == [b"0.04", b"0"] * 2
-    with pytest.raises(OptionError, match=r"^--weights 1,2 is 2 weights; the table has 0 new columns; "):
-        new_weights("1,2", [])
 
 
 @pytest.mark.parametrize(("more", "columns", "ranges"), [
@@ -387,6 +382,9 @@ def test_a_neural_language_model_is_two_lines_more(run, tmp_path, ini):
     assert sections == {b"feature": added[0], b"weight": added[1]}
     assert (b"\r\n" in result.out) == (b"\r\n" in ini)
     assert f"{name.decode()}: a feature NeuralLM of" in result.err
+    for weight in ("zero", "-.3"):
+        written = run("moses-ini", "-", "--lm", tmp_path / "lm.nplm", "--weights", weight, stdin=ini).out
+        assert written == result.out.replace(added[1], b"%b= %b" % (name, weight.replace("zero", "0").encode()))
     again = run("moses-ini", "-", "--lm", tmp_path / "." / "lm.nplm", stdin=result.out)
     assert (again.status, again.out) == (1, b"")
     assert f": {name.decode()} has this language model already; name another with --lm" in again.err

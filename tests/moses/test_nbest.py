@@ -21,12 +21,6 @@ def test_an_entry_is_read() -> None:
     assert entry.derivation() == ((0, 1, b"la maison"),)
 
 
-def test_words_of_a_surface_with_spans() -> None:
-    entry = parse_line(b"0 ||| la maison |1-2| bleue |0-0| ||| LM0= -1 ||| -1\n")
-    assert entry.hypothesis() == [b"la", b"maison", b"bleue"]
-    assert [phrase.tgt for phrase in entry.derivation()] == [b"la maison", b"bleue"]
-
-
 @pytest.mark.parametrize(("before", "after"), [
     (b" LM0= -1 TM0= -2 -3 ", b" LM0= -1 TM0= -2 -3 X= -31.4 1 "), (b" LM0= -1", b" LM0= -1 X= -31.4 1 "),
     (b"LM0= -1 \t ", b"LM0= -1 X= -31.4 1 \t "), (b" ", b" X= -31.4 1 "), (b" XX= -1 Y_X= 3 ", b" XX= -1 Y_X= 3 X= -31.4 1 "),

@@ -1,6 +1,7 @@
 """The bytes of the columns, worked by hand; which columns of a table are its own, and which look like those of annotate."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -95,5 +96,11 @@ def test_columns_that_the_sidecar_names(tmp_path: Path) -> None:
     assert [score and score.number for score in scores] == [3, 5, 5], "the model's own, else one that predicts targets"
     assert [column.number for column in columns.last_added()] == [3, 4, 5, 6, 7]
     assert columns_of(tmp_path, 2, added[:1]).last_added()[0].number == 3
-    with pytest.raises(InputError, match="column 7 of a table that has 6"):
-        TableColumns.of(str(tmp_path / "table"), np.ones((1, 6))) if columns_of(tmp_path, 2, added) else None
+    for wrong in (0, 2):
+        with pytest.raises(InputError, match=f"column {wrong} of a table that has 1"):
+            columns_of(tmp_path, 0, [replace(added[0], column=wrong)])
+
+
+def test_logarithms_of_columns() -> None:
+    scores = np.array([[0.0, -1.0], [1.0, -2.0]])
+    assert TableColumns.of("none", scores).logs(scores).tolist() == [[math.log(1.2e-38), -1], [0, -2]]

@@ -13,7 +13,10 @@ SCORES = b"Distortion0= 0 LM0= -1.5 ||| -0.5"
 
 
 def in_list(text: bytes) -> Derivation:
-    return parse_line(text).derivation()
+    entry = parse_line(text)
+    derivation = entry.derivation()
+    assert entry.hypothesis() == [b"y", b"z", b"x"]
+    return derivation
 
 
 @pytest.mark.parametrize(("output", "read"), [  # what moses of 2025 writes

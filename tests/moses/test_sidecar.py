@@ -41,6 +41,8 @@ def test_it_names_its_table(annotated: Path) -> None:
     described = json.loads(annotated.with_name("out.gz.columns.json").read_bytes())["table"]
     assert described["rows"] == 8
     assert len(described["head"]) == 32
+    annotated.write_bytes(gzip.compress(gzip.decompress(annotated.read_bytes()), 1))  # another compression is the same table
+    assert len(read_sidecar(str(annotated)) or ()) == 2
 
 
 @pytest.mark.slow
@@ -69,11 +71,8 @@ def test_a_table_is_known_by_its_first_mebibyte(tmp_path: Path) -> None:
     table.write_bytes(row * 40_000 + row.replace(b"1", b"2") + row * 20_000)
     with pytest.raises(InputError, match="another table"):
         read_sidecar(str(table))
-
-
-def test_another_compression_is_the_same_table(run: Run, annotated: Path) -> None:
-    annotated.write_bytes(gzip.compress(gzip.decompress(annotated.read_bytes()), 1))
-    assert len(read_sidecar(str(annotated)) or ()) == 2
+    table.unlink()
+    assert read_sidecar(str(table)), "of a table that cannot be read twice it is believed"
 
 
 COLUMNS = [

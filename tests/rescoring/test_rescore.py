@@ -265,7 +265,7 @@ def test_sparse_weights_of_a_weight_file(run: Run, tmp_path: Path, monkeypatch: 
     found = run("rescore", "-", "--weights", ini, "--best", "-q", stdin=SPARSE)
     assert found.out == b"house\n"
     assert "warning: no weight for 1 feature (PL_s2), counted as 0 as sparse features are in Moses" in found.err
-    ini.write_text("[weight-file]\nsparse\n[weight]\nLM0= 1\nPL_s1= 5\n")  # which goes before the file's
+    ini.write_text("[weight-add]\nPL_s1= -5\n[weight-file]\nsparse\n[weight]\nPL_s1= 5\nLM0= 1\n")  # which goes before both
     assert run("rescore", "-", "--weights", ini, "--best", stdin=SPARSE).out == b"the house\n"
     (tmp_path / "sparse").write_text("PL_s2 -3\nLM0 9\n")  # of which only the sparse one counts
     ini.write_text("[weight-file]\nsparse\n[weight]\nPL_s1= 5\n")

@@ -10,7 +10,8 @@ from phrase_rescore.runtime import check_precision, resolve_device, resolve_devi
 
 
 def test_a_precision_that_a_device_lacks() -> None:
-    assert check_precision("float32", "cpu") == check_precision("tf32", "cuda:1") == ""
+    for precision, device, here in (("float32", "cpu", True), ("tf32", "cuda:1", True), ("bf16", "cuda", False)):
+        assert check_precision(precision, device, here) == ""
     with pytest.raises(OptionError, match="tf32 is for GPUs; on a CPU use float32"):
         check_precision("tf32", "cpu")
 
