@@ -201,8 +201,11 @@ def natural_log(path: str, number: int, line: bytes, log: bool) -> float:
     if not math.isfinite(value):
         raise InputError(name, f"{shown(line.strip())} is not a number", "write a number a line", number)
     if value > (ROUNDING if log else 1 + ROUNDING):
+        hint = "turn costs into log p: write each with a minus sign before it, and give --log"
+        if log and value <= 1:
+            hint = "leave --log out if these are probabilities; costs become log p by a minus sign"
         found = f"{printable(line.strip())} is above {0 if log else 1}, so it is {'no log p' if log else 'no probability'}"
-        raise InputError(name, found, "turn costs into log p: write each with a minus sign before it, and give --log", number)
+        raise InputError(name, found, hint, number)
     if log:
         return value
     if value <= 0:

@@ -7,8 +7,7 @@ can be right is doubted: refused too, but --force goes on.
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain
 
@@ -16,8 +15,7 @@ from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.paths import is_stream
 from phrase_rescore.messages import Say, counted, percent, silent
-from phrase_rescore.moses.hypotheses import Entry, parse_line
-from phrase_rescore.moses.table import SEPARATOR
+from phrase_rescore.moses.hypotheses import Entry, read_outline
 from phrase_rescore.moses.text import unescape
 
 _ENOUGH = 100  # words of a text; from fewer nothing follows
@@ -143,16 +141,16 @@ def check_segments(
 ) -> None:
     """Compare the segments of n-best lists with the ``lines`` of a source or reference, in words.
 
-    Raises InputError for a list that has more segments, and where ``check``, of the first entry of every segment, raises
-    RowError. Doubts a list that ends before the last line with words. Lists that cannot be read twice are left out: a segment
-    without a line is noticed there.
+    Raises InputError for a list that has more segments, where ``check``, of the first entry of every segment and the last of
+    the list, raises RowError, and as ``read_outline``. Doubts a list that ends before the last line with words. Lists that
+    cannot be read twice are left out: a segment without a line is noticed there.
     """
     name = display_name(path)
     wanted = max((number for number, line in enumerate(lines, 1) if len(line)), default=0)
     for of_list in lists:
-        if is_stream(of_list) or (ends := _segments(of_list, len(lines), check)) is None:
+        if is_stream(of_list):
             continue
-        first, last, wrong = ends
+        first, last, wrong = _segments(of_list, len(lines), check)
         found = f"its last segment is {last}, but {name} has {counted(len(lines), 'line')}"
         hint = "give the text of this list"
         if last == len(lines) and first == 1:
@@ -165,28 +163,20 @@ def check_segments(
             doubts.of(of_list, found, f"{hint}, cut to its segments")
 
 
-def _segments(path: str, lines: int, check: Callable[[Entry], object]) -> tuple[int, int, InputError | None] | None:
-    """Return the first and last segment of a list, and the first error of ``check``; None for what its reader refuses."""
+def _segments(path: str, lines: int, check: Callable[[Entry], object]) -> tuple[int, int, InputError | None]:
+    """Return the first and last segment of a list, and the first error of ``check``. Raises InputError as ``read_outline``."""
     numbers, wrong = list[int](), None
-    with open_input(path) as stream, suppress(RowError):
-        for entry in first_entries(read_rows(stream)):
+    with open_input(path) as stream:
+        for entry in read_outline(read_rows(stream), path):
             numbers.append(entry.segment)
             if entry.segment < lines and not wrong:
                 try:
                     check(entry)
                 except RowError as error:
                     wrong = error.at(path, entry.number)
-        return (numbers[0], numbers[-1], wrong) if numbers and numbers == sorted(numbers) else None
-    return None
-
-
-def first_entries(rows: Iterable[bytes]) -> Iterator[Entry]:
-    """Yield the first entry of every segment. Raises RowError for a line that is not an entry."""
-    begins = None
-    for number, row in enumerate(rows, 1):
-        if (begin := row.partition(SEPARATOR)[0]) != begins:
-            begins = begin
-            yield parse_line(row, number)
+    if not numbers:
+        raise InputError(path, "is empty", "pass an n-best list")
+    return numbers[0], numbers[-1], wrong
 
 
 def check_lengths(name: str, lengths: Sequence[tuple[int, int]], path: str, doubts: Doubts) -> None:

@@ -229,7 +229,8 @@ def _lacking(best: Mapping[int, bytes], sources: Texts | None, name: str) -> lis
         found = f"entries for {translated:,} of {counted(to_translate, 'line')} of the source"
         raise InputError(name, found, "give the text that was decoded, cut to the segments of the list, with --source")
     found = f"no entry for {lacking:,} of {counted(to_translate, 'segment')}"
-    return [f"{found}; the output has empty lines there"] if lacking else []
+    numbers = "; the list begins with 1, and numbers begin at 0" if min(best) == 1 else ""
+    return [f"{found}; the output has empty lines there{numbers}"] if lacking else []
 
 
 def _write_best(output: RowOutput, best: Mapping[int, bytes], lines: int, out: str) -> None:

@@ -7,9 +7,9 @@ from itertools import chain
 from phrase_rescore.errors import RowError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.messages import Say
-from phrase_rescore.moses.file_kinds import JUDGED, TEXT, check_kind
+from phrase_rescore.moses.file_kinds import JUDGED, SEGMENTS, check_kind
 from phrase_rescore.moses.hypotheses import Entry, check_source, map_entries
-from phrase_rescore.moses.parallel import Doubts, check_lengths, check_segments
+from phrase_rescore.moses.parallel import LEAST, Doubts, check_lengths, check_segments
 from phrase_rescore.moses.text import Sentences, parsed_lines
 
 Texts = Sequence[Sequence[bytes]]  # lines, in words
@@ -20,7 +20,7 @@ def read_source(path: str, warn: Say) -> Texts:
     name, sentences = display_name(path), Sentences()
     with open_input(path) as stream:
         rows = list(read_rows(stream))
-    check_kind(name, rows[:JUDGED], TEXT)
+    check_kind(name, rows[:JUDGED], SEGMENTS)
     lines = list(chain.from_iterable(parsed_lines(rows, sentences, name, len(rows))))
     for warning in sentences.warnings():
         warn(f"{name}: {warning}")
@@ -53,9 +53,10 @@ class Decoded:
         self._check_lengths(nbest)
 
     def check_block(self, firsts: Sequence[Entry], name: str) -> None:
-        """Raise InputError for phrases or alignments of entries that do not fit; doubt the lengths of the first block."""
+        """Raise InputError for phrases or alignments of entries that do not fit; doubt the lengths of the first ones."""
         map_entries(firsts, name, self._check)
-        self._check_lengths(name)
+        if len(self._lengths or ()) >= LEAST:
+            self._check_lengths(name)
 
     def _check_lengths(self, name: str) -> None:
         if self._lengths:
@@ -65,6 +66,10 @@ class Decoded:
     def _check(self, entry: Entry) -> None:
         source = source_of(entry, self.sources)
         if self._lengths is not None:
-            self._lengths[tuple(source)] = len(entry.hypothesis())
-        if not self._doubts.force:  # Moses' -drop-unknown and XML in the source have other words, and Marian's lists pieces
+            self._lengths.setdefault(tuple(source), len(entry.hypothesis()))
+        if self._doubts.force:  # Moses' -drop-unknown and XML in the source have other words, and Marian's lists pieces
+            return
+        try:
             check_source(entry, source)
+        except RowError as error:
+            raise RowError(error.found, f"{error.hint}; --force goes on") from None

@@ -72,6 +72,7 @@ def test_a_dropped_row_takes_its_number_with_it(run: Run, here: Path) -> None:
         (b"0.5\n" * 49, "numbers: ends at line 49; table has more rows; write a number for each of its rows, in their order"),
         (b"0.5\n" * 51, "numbers: has more lines than table has rows (50); write a number"),
         (b"0.5\n" * 20 + b"0\n" * 30, "numbers:21: 0 is not above 0; a probability is; add --log if"),
+        (b"0.5\n" * 20 + b"1.2\n" * 30, "numbers:21: 1.2 is above 1, so it is no probability; turn costs"),
         (b"0.5\n" * 20 + b"\n" * 30, "numbers:21: '' is not a number; write a number a line"),
         (b"1e400\n" * 50, "numbers:1: '1e400' is not a number"),
         (b"0.5\n1_0\n" * 25, "numbers:2: '1_0' is not a number"),

@@ -304,6 +304,7 @@ def test_a_source_of_which_the_list_lacks_lines(run: Run, tmp_path: Path, monkey
         ((0, 2, 3), ["--source", source], b"a\n\na\na\n" + b"\n" * 21, "no entry for 2 of 5 segments; the output has empty"),
         ((0, 1, 2, 3, 4, 6), ["--source", source], b"a\n" * 5 + b"\na\n" + b"\n" * 18, ""),
         ((1, 4), [], b"\na\n\n\na\n", "no entry for 3 of 5 segments; the output has empty"),
+        ((1, 2), [], b"\na\na\n", "numbers begin at 0"),
     ]
     for segments, options, expected, warning in cases:
         done = run("rescore", "-", "--best", *options, "-q", stdin=b"".join(entry % i for i in segments))
@@ -351,7 +352,7 @@ FILES = {
     "bad": b"PL_s1 1\nPL_s2= 1\n", "two-files": b"[weight-file]\nbad\nbad\n", "lm_0": b"[weight]\nlm_0= 1\n",
     "overwrite": b"[weight]\nLM0= 1\n[weight-overwrite]\nLM0= 2\n", "83": b"0.5\n" * 83, "85": b"0.5\n" * 85,
     "negative": b"0.5\n-0.5\n" * 42, "84": b"0.5\n" * 84,
-    "costs": b"0.5\n1.000002\n" * 42, "log-costs": b"0\n2e-6\n" * 42,
+    "costs": b"0.5\n1.000002\n" * 42, "log-costs": b"0\n31.4\n" * 42, "small-costs": b"0\n2e-6\n" * 42,
     "bom-weight": b"\xef\xbb\xbf[weight]\nLM0= 1\n",
     "lognan": b"-0.5\nnan\n" * 42, "inf-weight": b"[weight]\nX= inf\n", "huge-weight": b"[weight]\nX= 1e999\n",
     "1_0-weight": b"[weight]\nX= 1_0\n",
@@ -401,7 +402,9 @@ REFUSED: dict[str, tuple[bytes, str, int, list[str]]] = {  # the list, the argum
     "too many scores": (LIST, "--scores 85", 1, ["85: ", "<stdin>", "84"]),
     "scores below 0": (LIST, "--scores negative", 1, ["negative:2: -0.5", "--log"]),
     "costs": (LIST, "--scores costs", 1, ["costs:2: 1.000002 is above 1", "minus", "--log"]),
-    "costs as logarithms": (LIST, "--scores log-costs --log", 1, ["log-costs:2: 2e-6 is above 0", "minus", "--log"]),
+    "probabilities as logarithms": (LIST, "--scores 84 --log", 1, ["84:1: 0.5 is above 0", "leave --log out"]),
+    "costs as logarithms": (LIST, "--scores log-costs --log", 1, ["log-costs:2: 31.4 is above 0", "minus", "--log"]),
+    "small costs": (LIST, "--scores small-costs --log", 1, ["small-costs:2: 2e-6 is above 0", "minus"]),
     "weights after a byte order mark": (entry(), "--weights bom-weight", 1, ["bom-weight:1: ", "byte order mark"]),
     "the scores of a model that diverged": (
         b"0 |||  ||| X= 1 ||| 1\n" + entry(text=b"the house"), "-m diverged", 1, ["<stdin>:1: ", "CSLM0", "--learning-rate"]),

@@ -27,6 +27,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for lines in (11, 12, 13):
         Path(f"source{lines}").write_bytes(b"the house\n" * lines)
         Path(f"p{2 * lines}").write_text("0.5\n" * 2 * lines)
+    Path("cut").write_bytes(LIST[:-20])
+    Path("unsorted").write_bytes(ENTRY % 1 * 2 + ENTRY % 0 + ENTRY % 1)
+    Path("empty").write_bytes(b"")
     Path("trailing").write_bytes(b"the house\n" * 12 + b"\n" * 9)
     Path("utf16").write_bytes(("the house\n" * 12).encode("utf-16"))
     Path("within").write_bytes(b"the house\n" * 5 + b"the </s> house\n" + b"the house\n" * 6)
@@ -41,6 +44,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     "fewer scores": ("list --scores p22", ["p22: 22 lines", "24"]),
     "more scores": ("list.gz --scores p26", ["p26: 26 lines", "24"]),
     "cut off": ("cut.gz --source source12", ["cut.gz: ", "cut off"]),
+    "cut off in the last line": ("cut --source source12", ["cut:24: ", "cut off"]),
+    "not sorted": ("unsorted --source source12", ["unsorted:3: segment 0 after segment 1"]),
+    "empty": ("empty --source source12", ["empty: is empty"]),
+    "no list": ("p24 --source source12", ["p24:1: '0.5' is not the number"]),
     "another encoding": ("list --source utf16", ["utf16: ", "UTF-16"]),
     "marks within": ("list --source within", ["within:6: ", "</s>"]),
 }.values())  # fmt: skip
@@ -49,6 +56,12 @@ def test_files_are_compared_before_models_are_loaded(run: Run, here: Path, args:
     assert (refused.status, refused.out) == (1, b"")
     assert all(name in refused.last_line for name in named), refused.err
     assert "broken" in run("rescore", "list", "--source", "trailing", "--scores", "p24", "-m", "broken").last_line
+
+
+def test_short_lines_with_numbers_are_a_text(run: Run, here: Path) -> None:
+    Path("text").write_bytes(b"the 0.5\n0-0\nthe\t3\n")
+    done = run("rescore", "-", "--best", "--source", "text", stdin=ENTRY % 0 + ENTRY % 1 + ENTRY % 2)
+    assert done.status == 0, done.err
 
 
 def test_a_list_that_ends_early_may_be_wanted(run: Run, here: Path) -> None:
@@ -91,7 +104,8 @@ def texts(lines: int, seed: int = 1) -> tuple[list[bytes], bytes]:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_lengths_show_another_text(run: Run, here: Path, stream: bool) -> None:
+def test_lengths_show_another_text(run: Run, here: Path, stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phrase_rescore.rescoring.run.BLOCK_ENTRIES", 9)  # of a stream as many blocks as it takes
     source, data = texts(60)
     Path("list").write_bytes(data)
     args = ("rescore", "-" if stream else "list", "--best", "--source", "text")
