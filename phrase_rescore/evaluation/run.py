@@ -23,7 +23,15 @@ from phrase_rescore.evaluation.significance import Noise, bootstrap_p_values, po
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.paths import Path, check_apart
 from phrase_rescore.messages import printable
-from phrase_rescore.moses.parallel import Doubts, check_bleu, check_lines, check_order, check_translated, check_words
+from phrase_rescore.moses.parallel import (
+    Doubts,
+    check_bleu,
+    check_lengths,
+    check_lines,
+    check_order,
+    check_translated,
+    check_words,
+)
 from phrase_rescore.moses.text import check_language, detokenized, look, marks, mismatch, sacremoses_version
 
 _SMALL = 500  # characters of a text that may be equal to its reference
@@ -187,6 +195,8 @@ class ReadSet:
         check_lines({self.files.references[0]: self.references[0], path: source})
         for of_set, text in self.texts.items():
             check_translated(of_set, text, path, source, self._doubts)
+        lengths = [(len(line.split()), len(other.split())) for line, other in zip(source, self.references[0], strict=True)]
+        check_lengths(path, lengths, self.files.references[0], self._doubts)
         return source
 
 

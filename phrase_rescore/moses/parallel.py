@@ -61,7 +61,7 @@ def check_bleu(path: str, scores: Iterable[float], words: float, doubts: Doubts)
     best = max(scores, default=_LEAST_BLEU)
     if words >= _ENOUGH and best < _LEAST_BLEU:
         found = f"BLEU is {best:.2f} at most; no translation has so little"
-        doubts.of(path, found, "is this the reference? is it tokenized as the outputs?")
+        doubts.of(path, found, "is this the reference? Text without blanks needs --tokenize zh or char")
 
 
 def check_words(what: str, path: str, lines: Iterable[str], others: Iterable[str], doubts: Doubts) -> None:
@@ -191,7 +191,9 @@ def check_lengths(name: str, lengths: Sequence[tuple[int, int]], path: str, doub
     likeness = statistics.correlation(*map(_ranks, sides))
     if likeness < ALIKE:
         found = f"lengths of its lines and of {display_name(path)} are as of other texts: correlation {likeness:.2f}"
-        doubts.of(name, f"{found} over {counted(len(pairs), 'segment')}", "give the text of this list, in the same order")
+        doubts.of(
+            name, f"{found} over {counted(len(pairs), 'segment')}", "give the text of the same segments, in the same order"
+        )
 
 
 def _ranks(values: Sequence[int]) -> list[float]:

@@ -55,6 +55,9 @@ OTHERS: dict[str, tuple[Callable[[Lines], Lines], str, str]] = {  # a file, the 
     "the source as output": (
         lambda ref: changed(ref, 0.2, 5), "ref a=base b=file --examples 1 --source file", "file: 120 of 120 lines"
     ),
+    "a source of another text": (
+        lambda ref: foreign(sentences(9, len(ref))), "ref a=base b=new --examples 1 --source file", "file: lengths"
+    ),
     "a reference like the source": (lambda ref: ref, "file a=base b=new --examples 1 --source ref", "file: 120 of 120 lines"),
 }  # fmt: skip
 
