@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import gc
+import math
 import os
 from collections.abc import Iterator
 
@@ -15,14 +16,54 @@ PRECISIONS = Words(("float32", "tf32", "bf16"))
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 
 
-def usable_cores() -> int:
-    """Return the number of cores that this process may run on."""
-    return len(os.sched_getaffinity(0))
+def usable_cores(root: str = "/") -> int:
+    """Return the number of cores to use unless another is asked for: those that this process may run on.
+
+    A container's quota of their time bounds it (below ``root``: /proc and /sys), and OMP_NUM_THREADS.
+    """
+    cores = len(os.sched_getaffinity(0))
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # of nested regions the outermost
+    if asked.isdecimal() and int(asked) and _processes_here() == 1:  # torchrun sets it itself, to 1
+        cores = min(cores, int(asked))
+    return min([cores, *(max(1, math.ceil(share)) for share in _quotas(root))])
+
+
+def _quotas(root: str) -> Iterator[float]:
+    """Yield how many cores' time the control groups of this process leave it, of both versions, the innermost first."""
+    for line in _read(os.path.join(root, "proc/self/cgroup")).splitlines():
+        _, controllers, inside = (*line.split(":", 2), "", "")[:3]
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        group = inside.strip("/")
+        while True:
+            folder = os.path.join(root, "sys/fs/cgroup", "cpu" if controllers else "", group)
+            found = _read(os.path.join(folder, "cpu.max"))  # 150000 100000, or max 100000
+            if controllers:
+                found = " ".join(_read(os.path.join(folder, f"cpu.cfs_{name}_us")) for name in ("quota", "period"))
+            with contextlib.suppress(ValueError, ZeroDivisionError):
+                quota, period = map(int, found.split())
+                if quota > 0:  # -1: none
+                    yield quota / period
+            if not group:
+                break
+            group = os.path.dirname(group)
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except (OSError, ValueError):  # a name with NUL
+        return ""
+
+
+def _processes_here() -> int:
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def share_of_cores() -> int:
     """Return the cores of this process: torchrun may have started several on this machine."""
-    return max(1, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    return max(1, usable_cores() // _processes_here())
 
 
 def use_threads(threads: int) -> None:

@@ -54,7 +54,10 @@ class TrainingOptions:
         self.finish = flag("--finish", "Make the model from an interrupted training as it is, without inputs or options.")
         start = "Start from the weights of this model, matching words by spelling."
         self.init_from = option("--init-from", MODEL, start, metavar="MODEL")
-        threads = "Cores that a process may use.  [default: all usable ones, shared among the processes of this machine]"
+        threads = (
+            "Cores that a process may use.  "
+            "[default: all usable ones, at most OMP_NUM_THREADS, shared among the processes of this machine]"
+        )
         precision = "The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. Weights stay float32."
         machine = device_option("auto"), self.setting("threads", threads), self.setting("precision", precision)
         self.machine = option_group("Machine", *machine)

@@ -34,6 +34,7 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_processes_of_a_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
+    monkeypatch.delenv("OMP_NUM_THREADS")
     for processes, cores in ((None, 8), ("1", 8), ("3", 2), ("16", 1)):
         if processes:
             monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
