@@ -17,7 +17,7 @@ import cloup
 from click.core import ParameterSource
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files.paths import beside, check_apart, files_of, is_stream
+from phrase_rescore.files.paths import check_apart, files_of, is_stream, unfinished
 from phrase_rescore.messages import shown
 from phrase_rescore.ranges import BYTES, DIGITS, SECONDS, THREADS, Range, SettingError
 
@@ -66,9 +66,7 @@ class PathName(click.Path):
 class _Model(PathName):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value and not os.path.lexists(value):
-            hint = "train, train-lm and train-nmt make such directories"
-            if os.path.isdir(beside(value, "training")):
-                hint = "its training was interrupted: the same command with --resume continues it, with --finish ends it"
+            hint = unfinished(value) or "train, train-lm and train-nmt make such directories"
             self.fail(f"no model directory {value}; {hint}", param, ctx)
         return super().convert(value, param, ctx)
 

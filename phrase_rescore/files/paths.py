@@ -116,6 +116,12 @@ def _identity(path: str, written: bool) -> tuple[object, ...] | None:
     return None if stat.S_ISCHR(status.st_mode) or stat.S_ISSOCK(status.st_mode) else (status.st_dev, status.st_ino)
 
 
+def unfinished(model_dir: str) -> str:
+    """Return what to do if there is an interrupted training in the place of a model, else ''."""
+    there = os.path.isdir(beside(model_dir, "training"))
+    return "its training was interrupted: the same command with --resume continues it, with --finish ends it" * there
+
+
 def beside(model_dir: str, what: str) -> str:
     """Return the path of what a training keeps beside the model: its pairs, its training state, its dropped rows.
 

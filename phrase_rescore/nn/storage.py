@@ -19,7 +19,7 @@ from phrase_rescore._version import __version__
 from phrase_rescore.data.vocabulary import SIDES, Vocabulary, format_vocabulary, read_vocabulary
 from phrase_rescore.errors import InputError, ModelError, OptionError, RescoreError, lacks_memory, writing
 from phrase_rescore.files.outputs import replace_directory
-from phrase_rescore.files.paths import older_directory
+from phrase_rescore.files.paths import older_directory, unfinished
 from phrase_rescore.messages import printable
 
 PAIRS, TEXT, BITEXT = "phrase pairs, made by train", "text, made by train-lm", "sentence pairs, made by train-nmt"
@@ -153,9 +153,9 @@ class Config:
     def __init__(self, directory: str) -> None:
         self.path = os.path.join(directory, CONFIG)
         if not os.path.isdir(directory):
-            old = older_directory(directory)
+            old, hint = older_directory(directory), unfinished(directory)
             killed = f"; a run that replaced it was killed; run it again, or give {old} its name back" if old else ""
-            raise ModelError(f"{directory}: no such model directory{killed}")
+            raise ModelError(f"{directory}: no such model directory{killed or (hint and f'; {hint}')}")
         _check_regular(self.path)
         try:
             config = json.loads(Path(self.path).read_bytes())

@@ -1,13 +1,14 @@
 """The settings that every training has, in parts, and its observer. No torch here: ``--help`` shows the presets."""
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self, TypeVar
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.messages import Listener, Progress, silent
-from phrase_rescore.ranges import BYTES, LENGTHS, SECONDS, SEEDS, THREADS, Checked, Range, Whole, Words, ranged
+from phrase_rescore.messages import Listener, Progress, shown, silent
+from phrase_rescore.ranges import BYTES, LENGTHS, SECONDS, SEEDS, THREADS, Checked, Range, SettingError, Whole, Words, ranged
 from phrase_rescore.runtime import PRECISIONS, share_of_cores
 
 LAYER_SIZES, TIMES = Whole(1, 100_000), Whole(1, 10**9)
@@ -142,8 +143,13 @@ class Settings:
         """Return the configuration with these settings. Raises TypeError for one that no part has, OptionError as they do."""
         if unknown := settings.keys() - self.settings().keys():
             raise TypeError(f"a training has no setting {min(unknown)!r}")
+        settings = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in settings.items()}
         parts = self.parts()
         for name, part in parts.items():
+            for item in fields(part):
+                value = settings.get(item.name, "")
+                if item.type in (str, str | None) and not isinstance(value, str) and (value is not None or item.type is str):
+                    raise SettingError(item.name, f"{shown(repr(value))} is not text")
             parts[name] = replace(part, **{key: settings[key] for key in vars(part) if key in settings})
         return replace(self, **parts)
 

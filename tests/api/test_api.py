@@ -1,5 +1,6 @@
 """What ``import phrase_rescore`` offers does what the commands do, and raises our exceptions."""
 
+import inspect
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from conftest import ROOT, MakeModel, Run
 from small_trainings import SIZES, files, write_language
 
 import phrase_rescore as pr
+from phrase_rescore import api
 
 SOURCES, TARGETS = ["the house", "small", "the zebra"], ["das haus", "alt", "das zebra ist"]
 TABLE = b"the house ||| das haus ||| 0.5 0.25 ||| 0-0 1-1\nthe zebra ||| das zebra ist ||| 0.5 0.25 ||| 0-0\n"
@@ -149,6 +151,39 @@ def test_sentences_are_scored_as_the_command_does(lm: Path, run: Run, monkeypatc
 def test_a_model_of_the_other_kind_is_named(model_dir: str) -> None:
     with pytest.raises(pr.ModelError, match="made by train; this takes a model of text"):
         pr.load_lm(model_dir)
+
+
+@pytest.mark.parametrize(("setting", "value"), [("inverse", True), ("factors", (0, None)), ("form", "tsv"), ("min_count", 2)])
+def test_a_setting_of_another_training_is_refused_by_its_name(tmp_path: Path, setting: str, value: object) -> None:
+    (tmp_path / "text").write_text("a b\n")
+    for train, inputs in ((pr.train_nmt, [tmp_path / "text"] * 2), (pr.train_lm, tmp_path / "text")):
+        if (train, setting) != (pr.train_lm, "min_count"):
+            with pytest.raises(TypeError, match=f"no setting '{setting}'"):
+                train(inputs, tmp_path / "x", **{setting: value})
+
+
+def test_paths_may_be_path_objects_and_are_text(tmp_path: Path) -> None:
+    """In the state of a training, too."""
+    write_language(tmp_path / "pairs.tsv", pairs=200)
+    (tmp_path / "words").write_text("".join(f"s{i}\t9\n" for i in range(20)))
+    settings = {"source_vocab": tmp_path / "words", "pairs_dir": tmp_path / "kept", "max_steps": 1, "hidden": 8, "threads": 1}
+    assert pr.train(tmp_path / "pairs.tsv", tmp_path / "m", **settings)["steps"] == 1
+    with pytest.raises(pr.OptionError, match="source_vocab"):
+        pr.train(tmp_path / "pairs.tsv", tmp_path / "m", source_vocab=5)
+
+
+def test_the_documented_functions_have_these_arguments() -> None:
+    text = (ROOT / "docs" / "library.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    named = re.findall(r"`([a-z_]+)\(([^`…]*?)(?:, )?…?\)`", "\n".join(row.split(" | ")[0] for row in rows))
+    assert {"train", "train_lm", "train_nmt", "rescore", "report", "info", "embed", "load_lm"} <= {name for name, _ in named}
+    for name, arguments in named:
+        parameters = list(inspect.signature(getattr(api, name)).parameters)
+        given = arguments.replace("(source, target)", "inputs").split(", ")
+        assert parameters[: len(given)] == given, name
+    declared = pr.PRESETS["default"].settings().keys()
+    assert {"form", "factors", "drop_bad_rows", "pairs_dir"} <= declared
+    assert "text_dir" in pr.LM_PRESETS["default"].settings()
 
 
 @pytest.mark.slow
