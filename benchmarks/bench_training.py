@@ -61,7 +61,7 @@ class OurTrainer:
         self.module = copy.deepcopy(checkpoint.model).requires_grad_(True)
         self.module.loss_dtype = dtype
         self.task = PairTask(self.module, pairs, pairs.take(np.arange(0)), batch, seed=1)
-        self.gradients = Gradients(self.module, self.task.loss, cores)
+        self.gradients = Gradients(self.module, self.task, cores)
         self.parameters = list(self.module.parameters())
         self.optimizer = torch.optim.Adam(self.parameters, lr=1e-3, fused=True)
 

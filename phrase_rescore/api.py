@@ -117,8 +117,11 @@ def _configured(
     elif settings.get("resume") or settings.get("finish"):
         from phrase_rescore.training.state import TrainingState
 
-        command = TrainingState(beside(os.fspath(model_dir), "training"), {}).last_command()
+        state = TrainingState(beside(os.fspath(model_dir), "training"), {})
+        command = state.last_command()
         before = {name: tuple(value) if isinstance(value, list) else value for name, value in command["settings"].items()}
+        with state.restoring("command"):
+            presets[command["preset"]].override(**before)
         named, config = tuple(command["inputs"]), presets[preset or command["preset"]].override(**before | settings)
     else:
         raise OptionError("no INPUT is given; only --resume and --finish do without")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from phrase_rescore.data.prepared import unigram_log_probs
 from phrase_rescore.data.sampling import drawn_rows
-from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary, shared_rows
+from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary, hardly_shared, shared_rows
 from phrase_rescore.lm.checkpoint import LanguageModel, load, save
 from phrase_rescore.lm.config import LanguageModelConfig, LanguageModelNetwork, Regularization
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, Ngrams, initialise, ngrams_at
@@ -74,10 +74,14 @@ class NgramTask:
             cut.append(Ngrams(batch.contexts[a:b], batch.words[a:b], (*batch.draw, number)))
         return cut
 
-    def loss(self, module: nn.Module, part: Ngrams) -> Tensor:
+    def pieces(self, part: Ngrams) -> list[Ngrams]:
+        """Return the part itself: its rows are short."""
+        return [part]
+
+    def loss(self, module: nn.Module, piece: Ngrams) -> Tensor:
         """Return the negative log-likelihood of the n-grams in nats, plus α Σ log² Z: a scalar."""
-        drop, alpha = dropout(self.regularization.dropout, part.draw, self.device), self.regularization.self_normalize
-        return module(*_tensors(part, self.device), drop, alpha)  # type: ignore[no-any-return]
+        drop, alpha = dropout(self.regularization.dropout, piece.draw, self.device), self.regularization.self_normalize
+        return module(*_tensors(piece, self.device), drop, alpha)  # type: ignore[no-any-return]
 
     def evaluate(self) -> dict[str, float] | None:
         """Return the held-out figures, None if no words are held out."""
@@ -127,7 +131,10 @@ def train_text(inputs: Sequence[str], model_dir: str, config: LanguageModelConfi
         unigram = unigram_log_probs(store.train, len(store.vocab))
         initialise(model, recipe.seed, paper=network.paper_initialisation, unigram=unigram)
         if init_from:
-            listener.say(initialise_from(model, store.vocab, load(init_from)))
+            donor = load(init_from)
+            listener.say(initialise_from(model, store.vocab, donor))
+            for warning in hardly_shared(store.vocab, donor.vocab):
+                listener.warn(warning)
         data = store.train, store.held_out
         return NgramTask(model.to(device), *data, recipe.batch_size, recipe.seed, device, config.regularization)
 

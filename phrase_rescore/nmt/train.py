@@ -1,7 +1,8 @@
 """Training a translation model on the sentence pairs of a bitext, which it reads: ``phrase-rescore train-nmt``."""
 
 from collections.abc import Generator, Iterator, Sequence
-from itertools import islice
+from contextlib import ExitStack, closing
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,10 @@ from phrase_rescore.data.prepared import unigram_log_probs
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.sampling import drawn_rows
 from phrase_rescore.errors import InputError, OptionError
-from phrase_rescore.files.inputs import display_name, open_input, read_rows
+from phrase_rescore.files.inputs import display_name
 from phrase_rescore.messages import Listener, Progress, Say
-from phrase_rescore.moses.file_kinds import TEXT, check_kind
 from phrase_rescore.moses.pairs import PairBlock
-from phrase_rescore.moses.table import words
+from phrase_rescore.moses.text import Sentences, read_sentences
 from phrase_rescore.nmt.checkpoint import Translation, load, save
 from phrase_rescore.nmt.config import TranslationConfig
 from phrase_rescore.nmt.network import TranslationModel, TranslationSizes, initialise
@@ -42,7 +42,9 @@ def train_sentences(inputs: Sequence[str], model_dir: str, config: TranslationCo
         model = TranslationModel(TranslationSizes(src, tgt, network.hidden, network.embedding), network.dropout)
         initialise(model, recipe.seed, unigram_log_probs(store.train.tgt.ids, tgt, len(store.train)))
         of_run = recipe.batch_size, recipe.seed, machine.device, is_sampled("auto", tgt, machine.device)
-        return PairTask(model.to(machine.device), store.train, store.held_out, *of_run, of_like_lengths, drops=True)
+        return PairTask(
+            model.to(machine.device), store.train, store.held_out, *of_run, of_like_lengths, drops=True, padded=True
+        )
 
     def model(task: SentenceTask, store: PairStore, summary: dict[str, Any], warn: Say) -> Translation:
         remedy = "check that the lines of the two files belong together, and train longer"
@@ -76,16 +78,14 @@ def bitext(inputs: Sequence[str]) -> PairInputs:
     return PairInputs([tuple(inputs)], _read_bitext, {"form": "bitext"})
 
 
-def _read_bitext(source: str, target: str, on_read: Progress | None = None) -> Generator[PairBlock]:
-    """Read all pairs but those with an empty side. Raises InputError if a file has more lines than the other, or none."""
+def _read_bitext(source: str, target: str, sentences: Sentences, on_read: Progress | None = None) -> Generator[PairBlock]:
+    """Read all pairs but those with an empty side. Raises InputError as ``read_sentences``, or if a file has more lines."""
     lines = 0
-    with open_input(source, on_read) as src_stream, open_input(target, on_read) as tgt_stream:
-        sides = read_rows(src_stream), read_rows(tgt_stream)
+    with ExitStack() as reading:
+        texts = [reading.enter_context(closing(read_sentences(path, sentences, on_read))) for path in (source, target)]
+        sides = [chain.from_iterable(text) for text in texts]
         while True:
-            src, tgt = (list(islice(rows, _LINES)) for rows in sides)
-            if not lines:
-                check_kind(display_name(source), src, TEXT)
-                check_kind(display_name(target), tgt, TEXT)
+            src, tgt = ([b" ".join(sentence) for sentence in islice(side, _LINES)] for side in sides)
             lines += min(len(src), len(tgt))
             if len(src) != len(tgt):
                 short, long = (source, target) if len(src) < len(tgt) else (target, source)
@@ -93,6 +93,5 @@ def _read_bitext(source: str, target: str, on_read: Progress | None = None) -> G
                 raise InputError(display_name(short), f"has {lines:,} lines, and {display_name(long)} has more", hint)
             if not src:
                 return
-            phrases = [[b" ".join(words(row.rstrip(b"\r\n"))) for row in rows] for rows in (src, tgt)]
-            kept = [pair for pair in zip(*phrases, strict=True) if all(pair)]
+            kept = [pair for pair in zip(src, tgt, strict=True) if all(pair)]
             yield PairBlock([source for source, _ in kept], [target for _, target in kept])

@@ -17,6 +17,7 @@ from phrase_rescore.training.signals import FirstSignal
 from phrase_rescore.training.state import TrainingState
 
 SAVE_SECONDS = 300.0  # of training from one state to the next, if nothing is measured for so long
+_ABSURD = 1e30  # a perplexity: that of guessing is the number of words
 
 
 class Task(Protocol):
@@ -32,8 +33,11 @@ class Task(Protocol):
     def parts(self, batch: Any, parts: int, step: int = 0, done: float = 1.0) -> list[Any]:
         """Cut the minibatch of ``step``, after the share ``done`` of the run, into parts of like work, if it can."""
 
-    def loss(self, module: nn.Module, part: Any) -> Tensor:
-        """Return the summed loss of a part, a scalar with gradient. ``module`` is ``self.module``, perhaps wrapped."""
+    def pieces(self, part: Any) -> list[Any]:
+        """Cut a part into pieces that memory holds one at a time; nearly always it is one."""
+
+    def loss(self, module: nn.Module, piece: Any) -> Tensor:
+        """Return the summed loss of a piece, a scalar with gradient. ``module`` is ``self.module``, perhaps wrapped."""
 
     def evaluate(self) -> dict[str, float] | None:
         """Return figures on held-out data, None without such data. The best weights have the lowest ``loss``."""
@@ -54,6 +58,10 @@ class Outcome:
 
 class NotFiniteError(RescoreError):
     """A loss, gradient or weight is infinite or NaN."""
+
+
+class DivergedError(NotFiniteError):
+    """The losses are finite and absurd."""
 
 
 @dataclass
@@ -93,7 +101,7 @@ class Trainer:
         self.processes, self.state, self.observer = processes, state, observer or Observer()
         self.parameters = list(self.module.parameters())
         self.optimizer = make_optimizer(recipe.optimizer, self.parameters)
-        self.gradients = Gradients(self.module, task.loss, threads, processes)
+        self.gradients = Gradients(self.module, task, threads, processes)
         self.steps, self.figures = 0, Figures()
         self.saved: int | None = None  # the step of the state on disk
         self.best_weights: dict[str, Tensor] = {}
@@ -122,6 +130,8 @@ class Trainer:
             self.gradients.close()
         if self.best_weights:
             self.module.load_state_dict(self.best_weights)
+        if figures.best and (perplexity := figures.best.get("perplexity", 1.0)) > _ABSURD:
+            raise DivergedError(f"the training diverged: the held-out perplexity is {perplexity:.3g} at best")
         return Outcome(self.steps, self.steps if figures.best is None else figures.best_step, figures.best)
 
     def _learn(self, stop: FirstSignal) -> None:
@@ -207,20 +217,29 @@ class Trainer:
         self.saved = self.steps
 
     def resume(self) -> None:
-        """Continue from the state on disk; the observer hears the records of earlier sittings."""
+        """Continue from the state on disk; the observer hears the records of earlier sittings. Raises ModelError."""
         assert self.state
         self.steps, tensors, figures = self.state.load()
-        self.figures = Figures(**figures)
-        self._loss, self._items = self.figures.losses[self.processes.rank], self.figures.items
+        with self.state.restoring("figures or tensors"):
+            self._restore(tensors, Figures(**figures))
+        self.saved = self.steps
+        for record in self.figures.records:
+            self.observer.on_record(record)
+
+    def _restore(self, tensors: dict[str, Tensor], figures: Figures) -> None:
+        for record in figures.records:
+            measured = [found for found in (record.get("held_out"), figures.best) if found is not None]
+            numbers = record["step"], record["seconds"], *(n for found in measured for n in (found["loss"], *found.values()))
+            if not all(map(math.isfinite, numbers)):
+                raise ValueError("figures that are not numbers")
+        self.figures = figures
+        self._loss, self._items = figures.losses[self.processes.rank], figures.items
         self.module.load_state_dict(_under("module.", tensors))
         averages = {i: found for i in range(len(self.parameters)) if (found := _under(f"optimizer.{i}.", tensors))}
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": averages})
         device = self.parameters[0].device
         self.best_weights = {name: value.to(device) for name, value in _under("best.", tensors).items()}
-        self._started = time.monotonic() - self.figures.seconds
-        self.saved = self.steps
-        for record in self.figures.records:
-            self.observer.on_record(record)
+        self._started = time.monotonic() - figures.seconds
 
     def seconds(self) -> float:
         """Return the seconds of training so far, those of earlier sittings included."""

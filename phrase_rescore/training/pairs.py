@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -18,13 +19,25 @@ from phrase_rescore.data.prepared import fingerprint_of
 from phrase_rescore.data.ragged import EncodedPairs, Indices, Ragged
 from phrase_rescore.data.sampling import drawn_rows
 from phrase_rescore.data.sorting import sorted_pairs
-from phrase_rescore.data.vocabulary import SIDES, Vocabularies, Vocabulary, most_frequent, read_shortlist, untrained_unk
-from phrase_rescore.errors import OptionError, RowError
+from phrase_rescore.data.vocabulary import (
+    SIDES,
+    SOURCE_VOCAB,
+    TARGET_VOCAB,
+    Vocabularies,
+    Vocabulary,
+    most_frequent,
+    read_shortlist,
+    read_vocabulary,
+    untrained_unk,
+)
+from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.paths import beside, is_stream
 from phrase_rescore.files.row_outputs import DroppedRows
 from phrase_rescore.messages import Listener, Progress, Say, silent
 from phrase_rescore.moses.pairs import PairBlock
+from phrase_rescore.moses.parallel import Sides
+from phrase_rescore.moses.text import Sentences
 from phrase_rescore.nn.packed import pack_pairs
 from phrase_rescore.nn.softmax import SURE
 from phrase_rescore.training.config import Observer, Pairs
@@ -39,10 +52,19 @@ class PairInputs:
     """The inputs of a training on pairs, and how they are read: its room knows their format."""
 
     groups: Sequence[tuple[str, ...]]  # files that belong together
-    read: Callable[..., Generator[PairBlock]]  # takes the files of a group, ``on_read`` and, where rows drop, ``on_bad_row``
+    # Takes the files of a group, ``on_read``, ``sentences``, which read them, and, where rows drop, ``on_bad_row``
+    read: Callable[..., Generator[PairBlock]]
     options: dict[str, Any]  # what changes the pairs besides what follows
     min_count: int = 1  # pairs seen less often are left out; above 1 blocks have counts
     drops: bool = False  # bad rows are dropped
+
+
+def vocabularies_of(model_dir: str) -> Vocabularies | None:
+    """Return the words that a model of pairs knows, None if there is none."""
+    with contextlib.suppress(InputError):
+        src, tgt = (read_vocabulary(os.path.join(model_dir, name)) for name in (SOURCE_VOCAB, TARGET_VOCAB))
+        return src, tgt
+    return None
 
 
 class PairSource(Source[PairStore]):
@@ -57,6 +79,7 @@ class PairSource(Source[PairStore]):
         self._pairs, self._threads, self._inputs = pairs, threads, inputs
         self._dropped = DroppedRows(beside(model_dir, "dropped"), inputs.drops)
         self._given = pairs.source_vocab, pairs.target_vocab
+        self._model_dir = model_dir
         options = {name: getattr(pairs, name) for name in _SHAPE_PAIRS} | inputs.options
         options |= {"min_count": inputs.min_count, "version": __version__}
         made_of = (fingerprint_of(paths, self._given, **options, drop_bad_rows=drops) for drops in (False, inputs.drops))
@@ -66,7 +89,7 @@ class PairSource(Source[PairStore]):
         """Check the first rows of every input, and vocabularies, but no streams. Raises InputError."""
         for group in self._inputs.groups:
             if not any(map(is_stream, group)):
-                with contextlib.closing(self._read(group)) as pairs:
+                with contextlib.closing(self._read(group, Sentences())) as pairs:
                     next(pairs, None)  # and closed here, not by a destructor, from which no signal comes out
         for given in self._given:
             if given and not is_stream(given):
@@ -89,12 +112,17 @@ class PairSource(Source[PairStore]):
                 raise OptionError(f"{found}; give the vocabulary of these pairs")
             if given and 1 - share < _FEW_KNOWN:
                 warn(found)
+        if before := vocabularies_of(self._model_dir):
+            try:
+                store.refuse_swapped(display_name(self.inputs[0]), before, f"the model that is replaced, {self._model_dir}")
+            except InputError as error:
+                warn(f"{error.path}: {error.found}")
         for warning in untrained_unk(dict(zip(SIDES, unknown, strict=True)), "use a smaller --shortlist to train UNK"):
             warn(warning)
 
     def make(self, observer: Observer, check: Callable[[PairNumbers], None]) -> PairStore:
         """Read, sort and encode the pairs."""
-        pairs, inputs = self._pairs, self._inputs
+        pairs, inputs, sentences = self._pairs, self._inputs, Sentences()
 
         def vocabularies(src: Counter[bytes], tgt: Counter[bytes]) -> Vocabularies:
             return self._vocabulary(0, src, observer.say), self._vocabulary(1, tgt, observer.say)
@@ -102,34 +130,38 @@ class PairSource(Source[PairStore]):
         with contextlib.ExitStack() as sorting:
             with self._dropped.opened():
                 limits = inputs.min_count, pairs.max_length
-                blocks = self._blocks(observer.on_read)
+                blocks = self._blocks(observer, sentences)
                 in_order = sorted_pairs(blocks, self.scratch, self.directory, pairs.memory, self._threads, *limits)
                 distinct = sorting.enter_context(in_order)  # all rows are read: their file is complete before the pairs are
             made_of = self.fingerprints[1 if self._dropped.rows else 0]
             how_many = pairs.held_out, observer.on_pairs
             store = prepare_store(self.directory, made_of, distinct, vocabularies, *how_many, check)
-        if dropped := self._dropped.summary():
-            observer.warn(dropped)
+        for warning in filter(None, (*sentences.warnings(), self._dropped.summary())):
+            observer.warn(warning)
         rarely = f"seen less than {inputs.min_count} times"
         for why, number in (("too long", store.numbers.too_long), (rarely, store.numbers.left_out)):
             if number:
                 observer.say(f"{number:,} distinct pairs left out: {why}")
         return store
 
-    def _blocks(self, on_read: Progress | None) -> Iterator[PairBlock]:
+    def _blocks(self, observer: Observer, sentences: Sentences) -> Iterator[PairBlock]:
         for group in self._inputs.groups:
-            name = display_name(group[0])
+            name, sides = display_name(group[0]), Sides(line_by_line=len(group) > 1)
 
             def drop(line: int, row: bytes, error: RowError, name: str = name) -> None:
                 self._dropped.add(f"{name}:{line}", row)
 
-            yield from self._read(group, on_read, drop)
+            for block in self._read(group, sentences, observer.on_read, drop):
+                sides.add(block.src, block.tgt)
+                yield block
+            sides.check(" and ".join(map(display_name, group)), observer.warn)
 
     def _read(
-        self, group: Sequence[str], on_read: Progress | None = None, on_bad_row: Callable[..., None] = silent
-    ) -> Generator[PairBlock]:
+        self, group: Sequence[str], sentences: Sentences, on_read: Progress | None = None,
+        on_bad_row: Callable[..., None] = silent,
+    ) -> Generator[PairBlock]:  # fmt: skip
         more = {"on_bad_row": on_bad_row} if self._inputs.drops else {}
-        return self._inputs.read(*group, on_read=on_read, **more)
+        return self._inputs.read(*group, on_read=on_read, sentences=sentences, **more)
 
     def _vocabulary(self, side: int, counts: Counter[bytes], say: Say) -> Vocabulary:
         """Return the shortlist of a side (0: source, 1: target), from a file or of the words of the pairs."""
@@ -169,13 +201,16 @@ def with_other_sources(pairs: EncodedPairs, seed: int = 0) -> tuple[EncodedPairs
 
 
 @torch.no_grad()
-def held_out_figures(model: nn.Module, pairs: EncodedPairs, device: torch.device | str = "cpu") -> dict[str, float]:
+def held_out_figures(
+    model: nn.Module, pairs: EncodedPairs, device: torch.device | str = "cpu", room: int = 0
+) -> dict[str, float]:
     """Return ``loss``, the negative log-likelihood per pair in nats, EOS included, and ``perplexity`` per word, EOS counted."""
     total, words = 0.0, 0
     for start in range(0, len(pairs), _EVALUATED):
-        src, tgt = pack_pairs(pairs.take(np.arange(start, min(start + _EVALUATED, len(pairs)))), device)
-        total += model(src, tgt).item()
-        words += len(tgt.ids)
+        for piece in in_pieces(pairs.take(np.arange(start, min(start + _EVALUATED, len(pairs)))), room):
+            src, tgt = pack_pairs(piece, device)
+            total += model(src, tgt).item()
+            words += len(tgt.ids)
     return {"loss": total / len(pairs), "perplexity": math.exp(min(total / words, 700.0))}
 
 
@@ -189,6 +224,31 @@ class Part(NamedTuple):
 
     pairs: EncodedPairs
     seeds: tuple[tuple[int, ...] | None, ...] = ()
+    room: int = 0  # for padded pairs; 0: they are not padded
+
+
+# Numbers of a minibatch that is padded; of 96 pairs of 100 words it has 11 million, and a step some copies of them. What is
+# only measured has no copies
+ROOM, _ROOM_MEASURED = 1 << 24, 1 << 26
+_OF_WORD = 512  # numbers, as of the layers that are padded; of every two words of a pair there is one, for attention
+
+
+def in_pieces(pairs: EncodedPairs, room: int) -> list[EncodedPairs]:
+    """Cut pairs, the longest first, so that each piece, padded to its longest sides, has room or is one pair."""
+    src, tgt = pairs.src.lengths + 1, pairs.tgt.lengths + 1  # with EOS
+
+    def numbers(n: int, src: int, tgt: int) -> int:
+        return n * (src * tgt + _OF_WORD * (src + tgt))
+
+    if not room or not len(pairs) or numbers(len(pairs), int(src.max()), int(tgt.max())) <= room:
+        return [pairs]
+    order, cuts, longest = np.lexsort((src, tgt))[::-1], [0], 0
+    for i, row in enumerate(order):
+        longest = max(longest, int(src[row])) if i > cuts[-1] else int(src[row])
+        if i > cuts[-1] and numbers(i + 1 - cuts[-1], longest, int(tgt[order[cuts[-1]]])) > room:
+            cuts.append(i)
+            longest = int(src[row])
+    return [pairs.take(rows) for rows in np.split(order, cuts[1:])]
 
 
 # From pairs, the size of a minibatch, a seed and a number: minibatches without end, from that number on
@@ -207,16 +267,18 @@ class PairTask(Generic[Network]):
     """Gives the loop every pair once a pass, as ``loop.Task`` says.
 
     ``sampled``: until SAMPLED of the run the softmax is taken over drawn words. ``minibatches``: their order. ``drops``: the
-    network gets a seed of dropout, made of the numbers of step and part.
+    network gets a seed of dropout, made of the numbers of step, part and piece but the first. ``padded``: it pads pairs.
     """
 
     def __init__(
         self, module: Network, pairs: EncodedPairs, held_out: EncodedPairs, batch_size: int, seed: int,
         device: str = "cpu", sampled: bool = False, minibatches: Minibatches = at_random, drops: bool = False,
+        padded: bool = False,
     ) -> None:  # fmt: skip
         self.module, self.pairs, self.held_out = module, pairs, held_out
         self.batch_size, self.seed, self.device, self.sampled = min(batch_size, len(pairs)), seed, device, sampled
         self._minibatches, self._drops = minibatches, drops
+        self._room, self._room_measured = (ROOM, _ROOM_MEASURED) if padded else (0, 0)
 
     def batches(self, first: int = 0) -> Iterator[EncodedPairs]:
         """Yield minibatches from number ``first`` on."""
@@ -231,26 +293,37 @@ class PairTask(Generic[Network]):
         sampled, result = self.sampled and done < SAMPLED, []
         for number, pairs in enumerate(cut):
             seed = (self.seed, step, number)
-            result.append(Part(pairs, (seed if sampled else None, *([seed] if self._drops else []))))
+            room = self._room // min(parts, 32)  # each has its own
+            result.append(Part(pairs, (seed if sampled else None, *([seed] if self._drops else [])), room))
         return result
 
-    def loss(self, module: nn.Module, part: Part) -> Tensor:
+    def pieces(self, part: Part) -> list[Part]:
+        """Cut a part into pieces that have room, each with seeds of its own."""
+        cut = in_pieces(part.pairs, part.room)
+        seeds = [part.seeds, *([seed and (*seed, i) for seed in part.seeds] for i in range(1, len(cut)))]
+        return [Part(pairs, tuple(of_piece)) for pairs, of_piece in zip(cut, seeds, strict=True)]
+
+    def loss(self, module: nn.Module, piece: Part) -> Tensor:
         """Return the negative log-likelihood of the pairs in nats, a scalar."""
-        if not len(part.pairs):  # fewer pairs than parts: nothing to add, but every process must take part in the backward pass
+        if not len(
+            piece.pairs
+        ):  # fewer pairs than parts: nothing to add, but every process must take part in the backward pass
             return module(*pack_pairs(self.pairs.take(np.arange(1)), self.device)) * 0.0  # type: ignore[no-any-return]
-        return module(*pack_pairs(part.pairs, self.device), *part.seeds)  # type: ignore[no-any-return]
+        return module(*pack_pairs(piece.pairs, self.device), *piece.seeds)  # type: ignore[no-any-return]
 
     def evaluate(self) -> dict[str, float] | None:
         """Return the held-out figures, None if no pairs are held out."""
-        return held_out_figures(self.module, self.held_out, self.device) if len(self.held_out) else None
+        return self._figures(self.held_out) if len(self.held_out) else None
 
     def control(self, warn: Say, remedy: str) -> dict[str, float] | None:
         """Return the held-out figures with other sources of equal length, None without such. Warn if they cost hardly more."""
         exchanged, rows = with_other_sources(self.held_out)
         if not len(rows):
             return None
-        figures = held_out_figures(self.module, exchanged, self.device)
-        loss = held_out_figures(self.module, self.held_out.take(rows), self.device)["loss"]
+        figures, loss = self._figures(exchanged), self._figures(self.held_out.take(rows))["loss"]
         if len(rows) >= _FEWEST and figures["loss"] < (1 + _READS) * loss:
             warn(f"the model hardly reads its source: held-out pairs cost nearly the same with other sources; {remedy}")
         return figures
+
+    def _figures(self, pairs: EncodedPairs) -> dict[str, float]:
+        return held_out_figures(self.module, pairs, self.device, self._room_measured)

@@ -5,11 +5,11 @@ import gc
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -19,7 +19,6 @@ from torch.nn.parallel import DistributedDataParallel
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.runtime import use_threads
 
-Loss = Callable[[nn.Module, Any], Tensor]  # (module, part): the summed loss, a scalar
 _MINUTE = timedelta(minutes=1)
 _OUTCOME = "outcome"
 _LOST = re.compile("gloo.*(peer|[Tt]imed out)|nccl|NCCL", re.DOTALL)  # of a RuntimeError: the words of torch's backends
@@ -130,44 +129,75 @@ def process_group(device: str, processes: ProcessGroup) -> Iterator[ProcessGroup
         dist.destroy_process_group()
 
 
+class Summed(Protocol):
+    """What ``loop.Task`` has to compute gradients."""
+
+    def pieces(self, part: Any) -> list[Any]:
+        """Cut a part into pieces that memory holds one at a time."""
+
+    def loss(self, module: nn.Module, piece: Any) -> Tensor:
+        """Return the summed loss of a piece."""
+
+
 class Gradients:
     """The gradient of one minibatch's loss, from all cores and all processes.
 
     The minibatch is cut into a part of like work for each core: several small problems side by side are faster than one whose
-    every product is shared out. ``Gradients(...)(parts, n)`` sets the ``grad`` of every trained parameter, that of the loss
-    over all processes divided by ``n``, added in the order of the parts, and returns the summed loss of the parts.
+    every product is shared out. Pieces of a part come one after the other. ``Gradients(...)(parts, n)`` sets the ``grad`` of
+    every trained parameter, that of the loss over all processes divided by ``n``, added in the order of the parts, and returns
+    the summed loss of the parts.
     """
 
-    def __init__(self, module: nn.Module, loss: Loss, threads: int = 1, processes: ProcessGroup = ALONE) -> None:
+    def __init__(self, module: nn.Module, task: Summed, threads: int = 1, processes: ProcessGroup = ALONE) -> None:
         self.parts = 1 if processes.size > 1 else threads  # DistributedDataParallel wants one backward pass a process
-        self._loss, self._processes = loss, processes
+        self._task, self._processes = task, processes
         self._module = DistributedDataParallel(module) if processes.size > 1 else module  # backward leaves the mean gradient
         self._parameters = list(module.parameters())
         self._executor = ThreadPoolExecutor(self.parts) if self.parts > 1 else None
 
     def __call__(self, parts: list[Any], n: float) -> float:
         if self._executor is None:
-            loss = self._loss(self._module, parts[0])
-            for parameter in self._parameters:
-                parameter.grad = None
-            (loss * (self._processes.size / n)).backward()
-            return float(loss.item())
+            return self._alone(parts[0], n)
         losses, gradients = zip(*self._executor.map(self._of_part, parts), strict=True)
-        total = list(gradients[0])
-        for other in gradients[1:]:
-            torch._foreach_add_(total, list(other))
+        total = _sum(gradients)
         torch._foreach_div_(total, n)
         for parameter, gradient in zip(self._parameters, total, strict=True):
             parameter.grad = gradient
         return float(sum(losses))
 
-    def _of_part(self, part: Any) -> tuple[float, tuple[Tensor, ...]]:
+    def _alone(self, part: Any, n: float) -> float:
+        """Compute a part whose gradients are added up where they stay; other processes wait for the last piece's."""
+        total, pieces = 0.0, self._task.pieces(part)
+        for number, piece in enumerate(pieces, 1):
+            waits = isinstance(self._module, DistributedDataParallel) and number < len(pieces)
+            with self._module.no_sync() if waits else contextlib.nullcontext():  # type: ignore[operator]
+                loss = self._task.loss(self._module, piece)
+                if number == 1:
+                    for parameter in self._parameters:
+                        parameter.grad = None
+                (loss * (self._processes.size / n)).backward()
+            total += loss.item()
+        return total
+
+    def _of_part(self, part: Any) -> tuple[float, list[Tensor]]:
         use_threads(1)
-        loss = self._loss(self._module, part)
-        return loss.item(), torch.autograd.grad(loss, self._parameters)
+        total, gradients = 0.0, list[Sequence[Tensor]]()
+        for piece in self._task.pieces(part):
+            loss = self._task.loss(self._module, piece)
+            gradients = [_sum([*gradients, torch.autograd.grad(loss, self._parameters)])]
+            total += loss.item()
+        return total, list(gradients[0])
 
     def close(self) -> None:
         """End the threads and release the module and what wraps it."""
         if self._executor:
             self._executor.shutdown(cancel_futures=True)
         del self._module
+
+
+def _sum(gradients: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+    """Add up gradients, into the first."""
+    total = list(gradients[0])
+    for other in gradients[1:]:
+        torch._foreach_add_(total, list(other))
+    return total

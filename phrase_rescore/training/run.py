@@ -26,7 +26,7 @@ from phrase_rescore.messages import Listener, Say, counted, silent
 from phrase_rescore.nn.storage import LOG, atomic_directory, check_target, numbers_of
 from phrase_rescore.training.config import AnySettings, Observer, Settings
 from phrase_rescore.training.log import shortfall
-from phrase_rescore.training.loop import NotFiniteError, Outcome, Task, Trainer
+from phrase_rescore.training.loop import DivergedError, NotFiniteError, Outcome, Task, Trainer
 from phrase_rescore.training.processes import find_processes, local_device, process_group
 from phrase_rescore.training.state import TrainingState
 
@@ -133,6 +133,7 @@ class Session(contextlib.ExitStack):
 
         def begin() -> bool:
             check_replaceable(self._model_dir)
+            self.state.check_directory()
             check()
             if self.processes.size > 1 and source.fingerprints[0] is None:
                 remedy = "name files, not pipes or standard input"
@@ -168,7 +169,7 @@ class Session(contextlib.ExitStack):
                 self.observer.say(f"{self._model_dir} is complete; the rest of its training is removed")
                 return False
         if self.finish and not state.exists():
-            raise OptionError(f"--finish: no training in {state.directory}; to train leave --finish out")
+            raise OptionError(f"--finish: {state.missing()}; to train leave --finish out")
         check_target(self._model_dir, output.overwrite)
         if resume and not state.exists():
             self.observer.say(f"no training to continue in {state.directory}; starting over")
@@ -204,7 +205,9 @@ class Session(contextlib.ExitStack):
             raise
         except NotFiniteError as error:
             found, remedy = str(error), "try a smaller --learning-rate"
-            if state.exists():
+            if isinstance(error, DivergedError):
+                remedy = f"delete {state.directory} and {remedy}"
+            elif state.exists():
                 found += f", {state.directory} has the last good state"
                 remedy = f"delete it and {remedy}; if the machine failed, continue with --resume"
             raise RescoreError(f"{found}; {remedy}") from None
@@ -214,12 +217,26 @@ class Session(contextlib.ExitStack):
         path, line = os.path.join(self.state.directory, LOG), json.dumps(record) + "\n"
         if not self._log:
             self.observer.say(f"the log is in {path} and moves to {self._model_dir} at the end")
-        with writing(path):
+        with self._kept(), writing(path):
             os.makedirs(self.state.directory, exist_ok=True)
-            with open(path, "a" if self._log else "w", encoding="utf-8", newline="\n") as stream:
+            if not self._log:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)  # an earlier run's, or anybody's link
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | (0 if self._log else os.O_EXCL)
+            with open(os.open(path, flags, 0o666), "a", encoding="utf-8", newline="\n") as stream:
                 stream.write(line)
         self._log.append(line)
         self._talk.on_record(record)
+
+    @contextlib.contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Say what is kept if a file cannot be written."""
+        try:
+            yield
+        except RescoreError as error:
+            if self.state.exists():
+                error.add_note(f"{self.state.directory} has the last save; the same command with --resume continues")
+            raise
 
     def publish(self, save: Callable[[str], None]) -> None:
         """Make the model directory of the log and what ``save`` writes, then remove the state, which a RescoreError leaves."""

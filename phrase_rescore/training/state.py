@@ -8,20 +8,27 @@ import contextlib
 import json
 import os
 import zlib
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from phrase_rescore.errors import ModelError, OptionError, RescoreError
+from phrase_rescore.errors import ModelError, OptionError, RescoreError, lacks_memory
 from phrase_rescore.files.outputs import remove_directory, write_durably
 from phrase_rescore.files.paths import is_stream
-from phrase_rescore.messages import printable
+from phrase_rescore.messages import first_line, printable
+from phrase_rescore.ranges import SettingError
+from phrase_rescore.training.config import Recipe
 
 FORMAT_VERSION = 6
 STATE, PUBLISHED = "state.json", "published"
+_ENTRIES = {  # of state.json: their types
+    "run": dict, "limits": dict, "pairs": dict | None, "command": dict, "step": int, "tensors_crc": int, "figures": dict,
+}  # fmt: skip
 
 
 def differences(was: Any, now: Any, name: str = "") -> list[str]:
@@ -59,6 +66,25 @@ class TrainingState:
         self.limits: dict[str, Any] = {}
         self.command: dict[str, Any] = {}
 
+    def check_directory(self) -> None:
+        """Raise OptionError if the directory is a link, maybe somebody else's: at the end all in it would be deleted."""
+        if os.path.islink(self.directory):
+            raise OptionError(
+                f"{self.directory} is a link, into which no training is written; delete it, or name another with -m"
+            )
+
+    def missing(self) -> str:
+        """Return that there is no training, and what there is instead."""
+        model_dir = self.directory.removesuffix(".training")
+        there = "there is nothing of it"
+        if os.path.exists(model_dir):
+            there = f"the model {model_dir} is complete"
+        elif os.path.isdir(self.directory):
+            there = "it was stopped before its first save"
+        elif left := [f"{model_dir}.{data}" for data in ("pairs", "text") if os.path.isdir(f"{model_dir}.{data}")]:
+            there = f"only the prepared data are there, {left[0]}"
+        return f"no training in {self.directory}; {there}"
+
     def exists(self) -> bool:
         """Return whether there is a state to continue from."""
         return os.path.lexists(os.path.join(self.directory, STATE))
@@ -92,7 +118,8 @@ class TrainingState:
             write_durably(os.path.join(self.directory, STATE), json.dumps(state).encode() + b"\n")  # from now on it counts
         except OSError as error:
             found = f"the state of step {step:,} cannot be saved ({error.strerror or error})"
-            remedy = "the last one is intact: make room and continue with --resume"
+            intact = self.exists()
+            remedy = "the last one is intact: make room and continue with --resume" if intact else "make room and start over"
             raise RescoreError(f"{self.directory}: {found}; {remedy}") from None
         for left in Path(self.directory).glob("tensors-*"):  # older ones, perhaps of killed runs
             with contextlib.suppress(OSError):
@@ -111,15 +138,20 @@ class TrainingState:
             raise ModelError(f"{path}: not a training state of this version; {remedy}")
         if state.pop("crc", None) != _crc(state):
             raise self.damaged("changed since it was written", STATE)
+        if unfit := [name for name, kind in _ENTRIES.items() if not isinstance(state.get(name), kind)]:
+            raise self.damaged(f"no usable {unfit[0]}", STATE)
+        with self.restoring("limits"):
+            Recipe(**state["limits"])
         return state
 
     def last_command(self) -> dict[str, Any]:
-        """Return the inputs, preset and settings of the interrupted run. Raises OptionError if they cannot be had."""
+        """Return the inputs, preset and settings of the interrupted run. Raises OptionError, or ModelError, without them."""
         if not self.exists():
-            done = os.path.exists(self.directory.removesuffix(".training"))
-            remedy = "its model is complete" if done else "give the INPUT, too"
-            raise OptionError(f"no training to continue in {self.directory}; {remedy}")
+            raise OptionError(f"{self.missing()}; to train name the INPUT")
         command: dict[str, Any] = self.read()["command"]
+        inputs, settings = command.get("inputs"), command.get("settings")
+        if not (isinstance(inputs, list) and all(isinstance(path, str) for path in inputs) and isinstance(settings, dict)):
+            raise self.damaged("its command cannot be used", STATE)
         if any(is_stream(path) for path in command["inputs"]):
             raise OptionError(f"the training in {self.directory} reads a stream; give the command as it was")
         return command
@@ -134,7 +166,18 @@ class TrainingState:
             raise self.damaged(str(error)) from None
         if zlib.crc32(data) != state["tensors_crc"]:
             raise self.damaged("changed since it was written", name)
-        return state["step"], load(data), state["figures"]
+        with self.restoring("tensors"):
+            return state["step"], load(data), state["figures"]
+
+    @contextlib.contextmanager
+    def restoring(self, what: str) -> Iterator[None]:
+        """Use an entry in the ``with`` block. Raises ModelError where it has other types, names or sizes than are written."""
+        try:
+            yield
+        except (TypeError, ValueError, LookupError, AttributeError, RuntimeError, SettingError, SafetensorError) as error:
+            if lacks_memory(error):
+                raise
+            raise self.damaged(f"no usable {what} ({first_line(error)})") from None
 
     def damaged(self, found: str, file: str = "") -> ModelError:
         """Return the error for a damaged state."""

@@ -38,6 +38,9 @@ class Line:
     def parts(self, batch: list[int], parts: int, step: int = 0, done: float = 1.0) -> list[list[int]]:
         return [batch] * parts
 
+    def pieces(self, part: list[int]) -> list[list[int]]:
+        return [part]
+
     def loss(self, module: torch.nn.Module, part: list[int]) -> torch.Tensor:
         return ((module["a"] * 2 + module["b"] - 1) ** 2).sum()  # type: ignore[index, operator]
 

@@ -24,7 +24,8 @@ from phrase_rescore.nmt.scorer import SentenceScorer
 from phrase_rescore.nmt.train import of_like_lengths
 from phrase_rescore.nn.packed import pack_pairs
 from phrase_rescore.training.config import Observer
-from phrase_rescore.training.pairs import PairTask
+from phrase_rescore.training.pairs import PairTask, in_pieces
+from phrase_rescore.training.processes import Gradients
 
 Array = NDArray[np.float64]
 PAIRS = [([2, 3, 4], [3, 2]), ([2], [4, 4, 4, 1]), ([2, 3, 4], [3, 5]), ([5, 5], []), ([2, 3, 4], [3, 2])]
@@ -116,6 +117,58 @@ def test_what_is_dropped_depends_on_seed_step_and_part() -> None:
     losses = [task.loss(model, part).item() for part in (first, second)]
     assert losses == [model(*pack_pairs(part.pairs), None, part.seeds[1]).item() for part in (first, second)]
     assert losses[0] != losses[1]  # of the same pairs
+
+
+def long_and_short(seed: int = 1) -> EncodedPairs:
+    """Forty pairs of up to five words, and one of sixty."""
+    rng = np.random.default_rng(seed)
+    sides = [[rng.integers(2, 6, n).tolist() for n in (*rng.integers(0, 6, 40), 60)] for _ in range(2)]
+    return EncodedPairs(*map(Ragged.of, sides))
+
+
+@pytest.mark.parametrize("room", [0, 1, 60_000, 100_000, 1 << 24])
+def test_pieces_have_room_and_all_pairs(room: int) -> None:
+    pairs = long_and_short()
+    pieces = in_pieces(pairs, room)
+    longest = [(len(piece), *(int(side.lengths.max()) + 1 for side in (piece.src, piece.tgt))) for piece in pieces]
+    assert all(n == 1 or n * (src * tgt + 512 * (src + tgt)) <= room for n, src, tgt in longest) or not room
+    assert sum(n for n, *_ in longest) == len(pairs)
+    assert sum(len(piece.src.ids) for piece in pieces) == len(pairs.src.ids)
+    assert (len(pieces), pieces[0] is pairs) == {0: (1, True), 1: (41, False), 1 << 24: (1, True)}.get(
+        room, (len(pieces), False)
+    )
+    assert 1 < len(pieces) < 41 or room in (0, 1, 1 << 24)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_gradient_of_pieces_is_that_of_the_whole(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    """And so are the figures that are measured."""
+    model, pairs, found = small_model().double(), long_and_short(), []
+    model.dropout = 0.0
+    for room in (1 << 24, 100_000):
+        monkeypatch.setattr("phrase_rescore.training.pairs.ROOM", room)
+        monkeypatch.setattr("phrase_rescore.training.pairs._ROOM_MEASURED", room)
+        task = PairTask(model, pairs, pairs, 41, seed=1, padded=True)
+        gradients = Gradients(model, task, threads)
+        cut = task.parts(pairs, gradients.parts)
+        loss = gradients(cut, 41)
+        gradients.close()
+        found.append((loss, [p.grad for p in model.parameters()], task.evaluate(), sum(len(task.pieces(part)) for part in cut)))
+    (loss, whole, figures, one), (other, added, measured, several) = found
+    assert (one, several > threads) == (threads, True)
+    assert other == pytest.approx(loss, rel=1e-9)
+    assert measured == pytest.approx(figures, rel=1e-9)
+    torch.testing.assert_close(added, whole, rtol=1e-7, atol=1e-10)
+
+
+def test_pieces_have_seeds_of_their_own() -> None:
+    pairs = long_and_short()
+    task = PairTask(small_model(), pairs, pairs, 41, seed=1, drops=True, padded=True, sampled=True)
+    (part,) = task.parts(pairs, 1, step=7, done=0.0)
+    seeds = [piece.seeds for piece in task.pieces(part._replace(room=100_000))]
+    assert seeds[0] == part.seeds == ((1, 7, 0), (1, 7, 0))
+    assert len(set(seeds)) == len(seeds) > 1
+    assert all(len(piece.seeds) == 2 for piece in task.pieces(part))
 
 
 def test_a_pass_has_every_pair_once_in_minibatches_of_like_lengths() -> None:

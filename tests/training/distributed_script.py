@@ -22,7 +22,7 @@ def train(processes: ProcessGroup, path: str, batch_size: int) -> None:
     task = PairTask(model, encoded(random_pairs(300)), encoded([]), batch_size, seed=2)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     found: dict[str, np.ndarray] = {}
-    gradients = Gradients(model, task.loss, 1, processes)
+    gradients = Gradients(model, task, 1, processes)
     for step, batch in zip(range(STEPS), task.batches(0), strict=False):
         loss = gradients([task.parts(batch, processes.size)[processes.rank]], len(batch))
         found[f"loss.{step}"] = np.array(processes.gather(loss)).sum()

@@ -28,7 +28,7 @@ def test_the_gradient_is_that_of_every_pair_alone(threads):
     expected_loss = sum(model(*pack_pairs(encoded([pair]))) for pair in pairs)
     expected = torch.autograd.grad(expected_loss / 23, list(model.parameters()))
     task = PairTask(model, encoded(pairs), encoded([]), 23, seed=0)
-    gradients = Gradients(model, task.loss, threads)
+    gradients = Gradients(model, task, threads)
     value = gradients(task.parts(encoded(pairs), gradients.parts), 23)
     gradients.close()
     assert value == pytest.approx(expected_loss.item(), rel=1e-12)
@@ -44,7 +44,7 @@ def test_gradients_in_bf16_are_those_of_float32_nearly(chosen):
         model = small_model(torch.float32, **chosen)
         model.loss_dtype = dtype
         task = PairTask(model, encoded(random_pairs(200)), encoded([]), 200, seed=0)
-        Gradients(model, task.loss, 1)(task.parts(encoded(random_pairs(200)), 1), 200)
+        Gradients(model, task, 1)(task.parts(encoded(random_pairs(200)), 1), 200)
         assert all(p.grad.dtype == torch.float32 for p in model.parameters())
         grads.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
         with torch.no_grad():  # what is measured is measured in float32

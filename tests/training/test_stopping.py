@@ -260,7 +260,7 @@ def test_what_is_not_given_is_that_of_the_interrupted_training(run: Run, trainin
     assert "hidden 8 → 9" in run("train", "-m", model, "--resume", "--hidden", "9").err
     assert run("train", "-m", model, "--resume").status == 0
     assert files(Path(model)) == files(Path(f"{model}.whole"))
-    none = f"no training to continue in {directory}; its model is complete\n"
+    none = f"no training in {directory}; the model {model} is complete; "
     assert none in run("train", "-m", model, "--finish").err
     assert "no INPUT is given; only --resume and --finish do without\n" in run("train", "-m", model).err
     shutil.rmtree(model)
