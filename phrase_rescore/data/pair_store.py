@@ -19,7 +19,15 @@ from phrase_rescore.data.prepared import Fingerprint, Layout, Numbers, growing_a
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.data.sampling import Smallest
 from phrase_rescore.data.sorting import SortedPairs
-from phrase_rescore.data.vocabulary import SOURCE_VOCAB, TARGET_VOCAB, UNK, Vocabularies, Vocabulary, format_vocabulary
+from phrase_rescore.data.vocabulary import (
+    SOURCE_VOCAB,
+    TARGET_VOCAB,
+    UNK,
+    Vocabularies,
+    Vocabulary,
+    format_vocabulary,
+    refuse_swapped,
+)
 from phrase_rescore.messages import Progress, silent
 
 HELD_OUT_SOURCES = 0.005  # at most this share of the distinct sources is held out
@@ -55,6 +63,11 @@ class PairStore:
     def unk_shares(self) -> tuple[float, float]:
         """UNK's share of the words to train on, source and target."""
         return self.numbers.source_unk, self.numbers.target_unk
+
+    def refuse_swapped(self, name: str, vocabs: Vocabularies, model: str) -> None:
+        """Raise InputError if the sides of these pairs, from a file of this name, are those of another model swapped."""
+        src, tgt = (Counter(dict(zip(own.words, own.counts, strict=True))) for own in (self.src_vocab, self.tgt_vocab))
+        refuse_swapped(name, (src, tgt), vocabs, model)
 
     def summary(self) -> dict[str, Any]:
         """Return what the training summary of config.json says of the pairs."""

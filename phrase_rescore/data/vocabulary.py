@@ -64,6 +64,14 @@ def most_frequent(counts: Counter[bytes], shortlist: int, teach_unk: bool = True
     return Vocabulary(tuple(kept), tuple(kept.values())), left_out
 
 
+def hardly_shared(own: Vocabulary, donor: Vocabulary, text: str = "the text") -> list[str]:
+    """Return a warning if a model to start from knows less than half of the running words of a text."""
+    known = sum(n for word, n in zip(own.words, own.counts, strict=True) if word in donor.ids)
+    share = known / max(1, sum(own.counts))
+    found = f"the model to start from knows {share:.1%} of the running words of {text}"
+    return [f"{found}: other language or tokenization?"] * (share < 1 - MOSTLY)
+
+
 def shared_rows(own: Vocabulary, other: Vocabulary) -> tuple[list[int], list[int]]:
     """Return the ids, in both vocabularies, of EOS and UNK, by position, then of the words that both have."""
     shared = [word for word in own.ids if word in other.ids]
@@ -193,7 +201,7 @@ def refuse_swapped(name: str, seen: Counts, vocabs: Vocabularies, model: str = "
     (src, src_other), (tgt, tgt_other) = shares
     unknown = f"{src:.0%} of the source and {tgt:.0%} of the target words are unknown to {model}"
     found = f"source and target seem swapped: {unknown}, with the sides swapped {src_other:.0%} and {tgt_other:.0%}"
-    raise InputError(name, found, "swap them, or name a model of this direction with -m")
+    raise InputError(name, found, "swap them, or name a model of this direction")
 
 
 def coverage(counts: Counter[bytes], vocab: Vocabulary, factor: int | None) -> dict[str, int]:

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain, count, islice
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -23,19 +23,18 @@ from phrase_rescore.data.prepared import Fingerprint, Layout, Numbers, fingerpri
 from phrase_rescore.data.sampling import Smallest
 from phrase_rescore.data.vocabulary import EOS, UNK, Vocabulary, format_vocabulary, most_frequent, read_shortlist, untrained_unk
 from phrase_rescore.errors import OptionError
-from phrase_rescore.files.inputs import display_name, open_input, read_rows
+from phrase_rescore.files.inputs import open_input
 from phrase_rescore.files.paths import beside, is_stream
 from phrase_rescore.lm.config import Text
 from phrase_rescore.lm.nplm import NULL, UNKNOWN
 from phrase_rescore.messages import Listener, Progress, silent
-from phrase_rescore.moses.file_kinds import TEXT, check_kind
-from phrase_rescore.moses.text import END, START, Sentences, parsed_lines
+from phrase_rescore.moses.text import END, START, Sentences, read_sentences
 from phrase_rescore.training.config import Observer
 from phrase_rescore.training.run import Source
 
 VOCAB, TRAIN, HELD_OUT = "words.vocab", "train.ids.npy", "held_out.ids.npy"
 RESERVED = frozenset((START, END, UNKNOWN, UNKNOWN.upper(), NULL))  # what ARPA files and NPLM call what is not a word
-_IDS, _LINES = 1 << 20, 4096  # of a text, at a time
+_IDS = 1 << 20  # of a text, at a time
 Array = NDArray[Any]
 
 
@@ -224,8 +223,4 @@ class TextSource(Source[TextStore]):
 def _sentences(inputs: Sequence[str], read: Sentences, observer: Observer) -> Generator[list[list[bytes]]]:
     """Read the sentences of all inputs, some at a time. Raises InputError for a file without any."""
     for path in inputs:
-        with open_input(path, observer.on_read) as stream:
-            rows, name = read_rows(stream), display_name(path)
-            first = list(islice(rows, _LINES))
-            check_kind(name, first, TEXT)
-            yield from parsed_lines(chain(first, rows), read, name, _LINES)
+        yield from read_sentences(path, read, observer.on_read)

@@ -8,6 +8,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from phrase_rescore.errors import InputError
@@ -66,18 +67,22 @@ KINDS = {  # a row is of the first that it fits
     "bitext": Kind("pairs 'source ||| target' without scores", r"train takes them as TSV: sed 's/ *||| */\t/'", (
         rb".+\n(?!%b\Z).+" % _NUMBERS,)),
     "binary": Kind("a binary file", "", (rb".*\0.*",)),
+    "fairseq": Kind("output of fairseq (H-0, score, text)", "pass the sentences in it", (rb"[A-Z]-\d+\t.*",)),
     "vocabulary": Kind("a vocabulary file", "", (_NOT_TWO_NUMBERS + rb"[^\t\n]*\t *\d+ *",)),
     "tsv": Kind("two-column TSV", "train takes it", (_NOT_TWO_NUMBERS + rb"[^\t\n]*\t[^\t\n]*",)),
     "vectors": Kind("vectors of words or phrases", "", (
         rb"[^\t\n]*(?:\t%b){3,}" % _N, rb" *[^ \t\n]+(?: +%b){2,} *" % _N)),
     "alignments": Kind("a file of word alignments", "", (
         rb"(?:.* )?\(\{ .*", rb"# Sentence pair \(.*", _POINTS + rb" *")),  # the first two are of GIZA++
+    "sgml": Kind("SGML or XML", "pass the sentences in it", (
+        rb"(?i:[ \t]*<(?:[!?]|/?(?:srcset|refset|tstset|mteval|tmx|doc|hl|seg|tuv?)\b)[^<>]*>.*)",)),
     "lexicon": Kind("a lexical translation table (two words and a number)", "", (
         rb"[^ \t\n]+ [^ \t\n]+ (?=[^ ]*\.)" + _N,)),
     "text": Kind("text without '|||', such as a corpus", "train-lm, train-nmt and score-lm take sentences", (rb".*",)),
     "ini": Kind("a moses.ini", "info and moses-ini take it, if it is a file"),
     "arpa": Kind("a language model, ARPA"),
     "utf-16": Kind("UTF-16", "iconv -f UTF-16 -t UTF-8 converts it"),
+    "mac": Kind("text whose lines end in CR alone (old Mac)", r"tr '\r' '\n' converts it"),
     "inverse": Kind("an inverted file (target first)", "the file without '.inv' in its name is the right one", (), r"\.inv\b"),
 }  # fmt: skip
 _ROWS = {name: re.compile(b"|".join(kind.rows)) for name, kind in KINDS.items() if kind.rows}
@@ -93,8 +98,8 @@ class Wanted(NamedTuple):
 TABLE = Wanted("a phrase table", ("table",))
 DESCRIBED = Wanted("a phrase table, a model or a moses.ini", ("table",))
 PAIRS = Wanted("a phrase table, an extract file or TSV", ("table", "extract", "tsv"))
-# Lists of other programs, or cut off, look like the last three; their reader says more of them
-LIST = Wanted("an n-best list", ("nbest", "text", "tsv", "bitext"))
+# Lists of other programs, or cut off, look like the last four; their reader says more of them
+LIST = Wanted("an n-best list", ("nbest", "text", "tsv", "bitext", "fairseq"))
 TEXT = Wanted("tokenized text in UTF-8, a sentence a line", ("text",))
 # Short segments with numbers look like the last four
 SEGMENTS = Wanted("text in UTF-8, a segment a line", ("text", "vectors", "lexicon", "alignments", "ini"))
@@ -155,11 +160,14 @@ def _kind_of_row(fields: Sequence[bytes]) -> str | None:
 
 
 def _kind_of_whole(rows: Sequence[Sequence[bytes]]) -> str | None:
-    """Recognize a file by a single row of it, which has no fields."""
-    if any(len(fields) > 1 for fields in rows):
-        return None
+    """Recognize a file by what is not a field."""
     if rows and rows[0][0].startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
+    within = b"".join(chain.from_iterable(rows))  # of rows: what ends them is cut off
+    if within.count(b"\r") >= max(1, len(rows)) and b"\0" not in within:
+        return "mac"
+    if any(len(fields) > 1 for fields in rows):
+        return None
     lines = [line.partition(b"#")[0].strip(BLANKS_AND_CR) for (line,) in rows]
     if b"".join(lines)[:1] == b"[" and any(map(_SECTION.fullmatch, lines)):
         return "ini"

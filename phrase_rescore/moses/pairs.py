@@ -12,8 +12,9 @@ from phrase_rescore.messages import Progress, counted, shown
 from phrase_rescore.moses import table
 from phrase_rescore.moses.file_kinds import PAIRS, POINT, check_kind, check_name
 from phrase_rescore.moses.table import WHOLE, BadRow, Factors, parse_block, phrase_pair, split_fields, words
+from phrase_rescore.moses.text import Sentences
 
-RowReader = Callable[[bytes], tuple[bytes, bytes]]  # from a row to its source and target fields
+RowReader = Callable[[bytes, Sentences], tuple[bytes, bytes]]  # from a row to its source and target fields
 
 
 class PairBlock(NamedTuple):
@@ -24,7 +25,7 @@ class PairBlock(NamedTuple):
     counts: Sequence[float] | None = None  # how often each pair was extracted: whole numbers, unless Moses weighted them
 
 
-def _extract_pair(row: bytes) -> tuple[bytes, bytes]:
+def _extract_pair(row: bytes, sentences: Sentences) -> tuple[bytes, bytes]:
     """Parse ``source ||| target ||| alignment [||| …]``, one row an occurrence (``phrase-extract/extract-main.cpp``)."""
     fields = split_fields(row)
     if len(fields) < 3:
@@ -35,11 +36,12 @@ def _extract_pair(row: bytes) -> tuple[bytes, bytes]:
     return fields[0], fields[1]
 
 
-def _tsv_pair(row: bytes) -> tuple[bytes, bytes]:
+def _tsv_pair(row: bytes, sentences: Sentences) -> tuple[bytes, bytes]:
     columns = row.removesuffix(b"\r").split(b"\t")
     if len(columns) != 2:
         raise RowError(f"{counted(len(columns), 'column')} in {shown(row)}", "write source, tab, target")
-    return columns[0], columns[1]
+    src, tgt = (b" ".join(sentences.bare(words(column))) for column in columns)
+    return src, tgt
 
 
 _ROW_READERS: dict[str, RowReader] = {"extract": _extract_pair, "tsv": _tsv_pair}
@@ -70,11 +72,13 @@ def _read_table(block: Block, n_scores: int, counts: bool, factors: Factors) -> 
     return PairBlock(src, tgt, [found[i] for i in kept]), sorted(bad, key=lambda b: b[0])
 
 
-def _read_occurrences(block: Block, reader: RowReader, counts: bool, factors: Factors) -> tuple[PairBlock, list[BadRow]]:
+def _read_occurrences(
+    block: Block, reader: RowReader, counts: bool, factors: Factors, sentences: Sentences
+) -> tuple[PairBlock, list[BadRow]]:
     pairs, bad = list[tuple[bytes, bytes]](), list[BadRow]()
     for line, row in enumerate(block.rows(), block.first_row):
         try:
-            pairs.append(phrase_pair(*reader(row), factors))
+            pairs.append(phrase_pair(*reader(sentences.unmarked(row), sentences), factors))
         except RowError as error:
             bad.append((line, row, error))
     return PairBlock([src for src, _ in pairs], [tgt for _, tgt in pairs], [1] * len(pairs) if counts else None), bad
@@ -83,14 +87,17 @@ def _read_occurrences(block: Block, reader: RowReader, counts: bool, factors: Fa
 def read_pair_blocks(
     path: str, form: str | None = None, on_read: Progress | None = None,
     on_bad_row: Callable[[int, bytes, RowError], None] | None = None, counts: bool = False, factors: Factors = WHOLE,
+    sentences: Sentences | None = None,
 ) -> Generator[PairBlock, None, None]:  # fmt: skip
     """Read the pairs of a file some thousands at a time, as columns; of words with factors, the one chosen for their side.
 
     ``form`` is one of FORMATS, or None to look at the first rows. ``on_bad_row`` is called with line number, row and error for
     each bad row of a block, before its pairs; without it, the row raises InputError. ``counts`` adds how often each pair was
-    extracted: a table's joint count (a row without one is a bad row), else 1 for every row.
+    extracted: a table's joint count (a row without one is a bad row), else 1 for every row. ``sentences`` counts the marks that
+    TSV may have around them.
     """
     check_name(path, PAIRS)
+    sentences = sentences or Sentences()
     name, n_scores = display_name(path), None
     with open_input(path, on_read) as stream:
         blocks = read_blocks(stream, 4096)
@@ -103,7 +110,7 @@ def read_pair_blocks(
                         n_scores = table.first_row(name, block.rows(), drops=True).n_scores
                 pairs, bad = _read_table(block, n_scores or 1, counts, factors)
             else:
-                pairs, bad = _read_occurrences(block, _ROW_READERS[form], counts, factors)
+                pairs, bad = _read_occurrences(block, _ROW_READERS[form], counts, factors, sentences)
             for line, row, error in bad:
                 if on_bad_row is None:
                     raise error.at(name, line) from None

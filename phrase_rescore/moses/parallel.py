@@ -7,14 +7,18 @@ can be right is doubted: refused too, but --force goes on.
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain
+from operator import eq
+
+import numpy as np
+from numpy.typing import NDArray
 
 from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.files.paths import is_stream
-from phrase_rescore.messages import Say, counted, percent, silent
+from phrase_rescore.messages import Say, counted, percent, share, silent
 from phrase_rescore.moses.hypotheses import Entry, read_outline
 from phrase_rescore.moses.text import unescape
 
@@ -203,3 +207,67 @@ def _ranks(values: Sequence[int]) -> list[float]:
         ranks[value] = below + n / 2
         below += n
     return [ranks[value] for value in values]
+
+
+_SHIFTS = 5  # lines that one side may be ahead of the other
+_STRETCH, _LOOKED_AT = 500, 1 << 20  # pairs whose lengths tell whether they belong together, and how many are looked at
+# Correlations of log lengths in stretches of nine real bitexts: 0.87 to 0.97; of other lines of the same texts up to 0.26
+_TOGETHER = 0.6
+_LONG = 1.1  # mean of log lengths that it takes: entries of a dictionary are short
+_SOME = 0.02  # share of the stretches
+
+
+class Sides:
+    """What shows while the pairs of a training go by: one text on both sides, or lines that do not belong together."""
+
+    def __init__(self, line_by_line: bool) -> None:
+        self._pairs = self._equal = 0
+        self._line_by_line = line_by_line  # two files, of which one may be of another text or lack a line
+        self._lengths: tuple[list[NDArray[np.float32]], list[NDArray[np.float32]]] = [], []
+
+    def add(self, src: Sequence[bytes], tgt: Sequence[bytes]) -> None:
+        """Take the next pairs, words with single blanks between them."""
+        self._equal += sum(map(eq, src, tgt))
+        if self._line_by_line and self._pairs < _LOOKED_AT:
+            for side, lengths in zip((src, tgt), self._lengths, strict=True):
+                words = np.fromiter((sentence.count(b" ") + 1 for sentence in side), np.float32, len(side))
+                lengths.append(np.log(words))
+        self._pairs += len(src)
+
+    def check(self, name: str, warn: Say) -> None:
+        """Raise InputError if both sides are one text, and warn of lines that hardly can belong together."""
+        if self._equal and self._equal == self._pairs:
+            found = "source and target are the same text"
+            raise InputError(name, found, "give the source and its translation")
+        if self._equal > self._pairs / 2:
+            warn(f"{name}: source and target are equal in {self._equal / self._pairs:.0%} of the pairs; are both right?")
+        if self._line_by_line and self._pairs >= _STRETCH:
+            for doubt in _doubts(*map(np.concatenate, self._lengths)):
+                warn(f"{name}: {doubt}")
+
+
+def _doubts(src: NDArray[np.float32], tgt: NDArray[np.float32]) -> Iterator[str]:
+    """Yield why lines hardly can belong together by the logarithms of their lengths in words: (pairs,) each."""
+    within = tgt[_SHIFTS:-_SHIFTS][None]
+    shifted = {shift: src[_SHIFTS + shift :][: within.size][None] for shift in range(-_SHIFTS, _SHIFTS + 1)}
+    fits = {shift: float(np.nan_to_num(_correlations(side, within))[0]) for shift, side in shifted.items()}
+    best = max(fits, key=lambda shift: fits[shift])
+    if fits[best] > _TOGETHER and fits[0] < fits[best] / 2:
+        yield f"to judge by their lengths, line N of the target is of line N{best:+d} of the source; are lines missing?"
+        return
+    stretches = len(src) // _STRETCH
+    cut = (side[: stretches * _STRETCH].reshape(stretches, _STRETCH) for side in (src, tgt))
+    apart = np.flatnonzero(_correlations(*cut) < ALIKE)
+    if len(apart) > _SOME * stretches:
+        where = f"{share(len(apart), stretches):.0%} of the pairs, the first near pair {apart[0] * _STRETCH + 1:,}"
+        yield f"the lengths of source and target hardly go together in {where}; do the lines belong together?"
+
+
+def _correlations(src: NDArray[np.float32], tgt: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the correlation in each row: (rows, n) twice -> (rows,); nan where a side is short or hardly varies."""
+    means = [side.mean(1, keepdims=True, dtype=np.float64) for side in (src, tgt)]
+    x, y = (side - mean for side, mean in zip((src, tgt), means, strict=True))
+    tells = (np.minimum(x.std(1), y.std(1)) > SPREAD) & (np.minimum(*means)[:, 0] > _LONG)
+    with np.errstate(invalid="ignore"):
+        fits = (x * y).mean(1) / (x.std(1) * y.std(1))
+    return np.where(tells, fits, np.nan)

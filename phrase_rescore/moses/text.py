@@ -3,16 +3,18 @@
 sacremoses is imported here alone.
 """
 
+import codecs
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from itertools import dropwhile
+from itertools import chain, dropwhile, islice
 from typing import NamedTuple, TypeVar
 
 from phrase_rescore.errors import InputError, OptionError, RowError
-from phrase_rescore.files.inputs import BLOCK_BYTES
-from phrase_rescore.messages import counted, first_line, in_one_line, shown
+from phrase_rescore.files.inputs import BLOCK_BYTES, display_name, open_input, read_rows
+from phrase_rescore.messages import Progress, counted, first_line, in_one_line, shown
+from phrase_rescore.moses.file_kinds import TEXT, check_kind
 from phrase_rescore.moses.table import SEPARATOR, WHOLE, Factors, check_factor, phrase_pair, phrase_words, split_fields, words
 
 _ENTITIES = {  # & is escaped first and unescaped last
@@ -148,15 +150,24 @@ Tokenize = Callable[[bytes], bytes]  # from typed text to its tokens, with blank
 
 
 class Sentences:
-    """Reads sentences without ``<s>`` and ``</s>`` around, counting those. Raises RowError for one between words, as lmplz."""
+    """Reads sentences without ``<s>`` and ``</s>`` around, or a byte order mark before, counting those.
+
+    Raises RowError for ``<s>`` or ``</s>`` between words, as lmplz.
+    """
 
     def __init__(self, tokenize: Tokenize | None = None) -> None:
-        self.tokenize, self.marked = tokenize, 0
+        self.tokenize, self.marked, self.byte_order_marks = tokenize, 0, 0
 
     def __call__(self, line: bytes) -> list[bytes]:
         """Return the words of a line."""
-        text = line.rstrip(b"\r\n")
+        text = self.unmarked(line).rstrip(b"\r\n")
         return self.bare(words(self.tokenize(text) if self.tokenize else text))
+
+    def unmarked(self, line: bytes) -> bytes:
+        """Return a line without a byte order mark, which is never a word, wherever files were concatenated."""
+        if line.startswith(codecs.BOM_UTF8):
+            self.byte_order_marks += 1
+        return line.removeprefix(codecs.BOM_UTF8)
 
     def bare(self, sentence: list[bytes]) -> list[bytes]:
         """Return the words of a sentence without the marks around them."""
@@ -171,9 +182,10 @@ class Sentences:
         return bare
 
     def warnings(self) -> list[str]:
-        """Return a warning with the number of sentences that had marks, if some had."""
-        around = f"<s> and </s> around {counted(self.marked, 'sentence')}"
-        return [f"{around} were left out; the model adds its own"] if self.marked else []
+        """Return warnings with the numbers of sentences that had marks, if some had."""
+        around = f"<s> and </s> around {counted(self.marked, 'sentence')} were left out; the model adds its own"
+        before = f"a byte order mark before {counted(self.byte_order_marks, 'line')} was left out"
+        return [around] * (self.marked > 0) + [before] * (self.byte_order_marks > 0)
 
 
 T = TypeVar("T")
@@ -232,6 +244,18 @@ def parsed_lines(lines: Iterable[bytes], parse: Callable[[bytes], T], name: str,
             done, size = [], 0
     if done:
         yield done
+
+
+_LINES = 4096  # of a text, at a time
+
+
+def read_sentences(path: str, read: Sentences, on_read: Progress | None = None) -> Generator[list[list[bytes]]]:
+    """Read the sentences of a text to train on, some at a time. Raises InputError for an empty file or one of another kind."""
+    with open_input(path, on_read) as stream:
+        rows, name = read_rows(stream), display_name(path)
+        first = list(islice(rows, _LINES))
+        check_kind(name, first, TEXT)
+        yield from parsed_lines(chain(first, rows), read, name, _LINES)
 
 
 _LIKE_ENGLISH = {"ja", "ko"}  # sacremoses has rules for them, and takes the abbreviations of English

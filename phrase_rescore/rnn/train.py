@@ -11,8 +11,9 @@ from typing import Any
 
 from phrase_rescore.data.pair_store import PairStore
 from phrase_rescore.data.prepared import unigram_log_probs
-from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary, shared_rows
+from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary, hardly_shared, shared_rows
 from phrase_rescore.errors import OptionError
+from phrase_rescore.files.inputs import display_name
 from phrase_rescore.messages import Listener, Say
 from phrase_rescore.moses.pairs import read_pair_blocks
 from phrase_rescore.nn.storage import copy_weights
@@ -20,7 +21,7 @@ from phrase_rescore.rnn.checkpoint import Checkpoint, load, save
 from phrase_rescore.rnn.config import TrainingConfig
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.training.config import Observer
-from phrase_rescore.training.pairs import PairInputs, PairSource, PairTask, is_sampled
+from phrase_rescore.training.pairs import PairInputs, PairSource, PairTask, is_sampled, vocabularies_of
 from phrase_rescore.training.run import Training, check_like, on_this_machine, train
 
 # What the training summary of config.json takes from the settings, in its order
@@ -41,6 +42,11 @@ def train_pairs(
     config = on_this_machine(config or TrainingConfig())
     phrases, init_from = config.phrases, config.start.init_from
 
+    def task(store: PairStore, listener: Listener) -> PhraseTask:
+        if init_from and (known := vocabularies_of(init_from)):
+            store.refuse_swapped(display_name(inputs[0]), known, f"--init-from {init_from}")
+        return make_task(config, store, listener)
+
     def model(task: PhraseTask, store: PairStore, summary: dict[str, Any], warn: Say) -> Checkpoint:
         remedy = "check that source and target are aligned row by row, and train longer"
         summary |= {
@@ -56,7 +62,7 @@ def train_pairs(
     identity = config.identity(config.network, config.start)
     identity |= {"shortlist": config.pairs.shortlist, "inverse": phrases.inverse}
     source, start = phrase_source(inputs, model_dir, config), partial(_check_start, config)
-    training = Training(config, source, identity, _SUMMARIZED, partial(make_task, config), model, load, save, init_from, start)
+    training = Training(config, source, identity, _SUMMARIZED, task, model, load, save, init_from, start)
     return train(training, model_dir, observer)
 
 
@@ -89,16 +95,20 @@ def make_task(config: TrainingConfig, store: PairStore, listener: Listener) -> P
     unigram = unigram_log_probs(training.tgt.ids, len(predicted), len(training))
     initialise(model, recipe.seed, paper=start.paper_initialisation, unigram=unigram)
     if start.init_from:
-        initialise_from(model, read, predicted, load(start.init_from), listener.say)
+        initialise_from(model, read, predicted, load(start.init_from), listener)
     sampled = is_sampled(start.softmax, len(predicted), device)
     return PairTask(model.to(device), training, held_out, recipe.batch_size, recipe.seed, device, sampled)
 
 
-def initialise_from(model: RNNEncoderDecoder, read: Vocabulary, predicted: Vocabulary, donor: Checkpoint, say: Say) -> None:
+def initialise_from(
+    model: RNNEncoderDecoder, read: Vocabulary, predicted: Vocabulary, donor: Checkpoint, listener: Listener
+) -> None:  # fmt: skip
     """Copy the donor's weights, which fit; rows of words that it does not know stay."""
     rows = []
     for side, own, known in zip(donor.sides, (read, predicted), donor.vocabs, strict=True):
         shared = shared_rows(own, known)
         rows.append(shared)
-        say(f"{side}: {len(shared[0]) - FIRST_WORD:,} of {len(own.words):,} words start from the other model")
+        listener.say(f"{side}: {len(shared[0]) - FIRST_WORD:,} of {len(own.words):,} words start from the other model")
+        for warning in hardly_shared(own, known, f"the {side}"):
+            listener.warn(warning)
     copy_weights(model, donor.model, {name: rows[side] for name, side in WORD_ROWS.items()})

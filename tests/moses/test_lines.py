@@ -33,6 +33,7 @@ def test_what_is_not_a_phrase(line: bytes, told: str) -> None:
 @pytest.mark.parametrize(("line", "found"), [
     (b"the  house\r\n", [b"the", b"house"]), (b"<s> the\thouse </s>\n", [b"the", b"house"]),
     (b"<s> <s> house </s> </s>", [b"house"]),  # add-start-end.sh -r 2
+    (b"\xef\xbb\xbf<s> a </s>\n", [b"a"]), (b"\xef\xbb\xbf\r\n", []),
     (b"house </s>", [b"house"]), (b"<s>  </s>\n", []), (b"<unk> a<s> <S>", [b"<unk>", b"a<s>", b"<S>"]),
 ])  # fmt: skip
 def test_marks_around_a_sentence(line: bytes, found: list[bytes]) -> None:

@@ -9,6 +9,7 @@ from in_memory_pairs import read_pairs
 
 from phrase_rescore.errors import InputError
 from phrase_rescore.moses.pairs import PairBlock, read_pair_blocks
+from phrase_rescore.moses.text import Sentences
 
 TABLE = b"the house ||| das haus ||| 0.5 0.25 1 6.1e-05 ||| 0-0 1-1 ||| 3 2 1 ||| |||\n"
 EXTRACT = b"the house ||| das haus ||| 0-0 1-1\n"
@@ -49,6 +50,16 @@ BAD_ROWS = [  # a good row, a bad one, what is named of it
     (TABLE, b"a ||| b ||| 0.5 nan\n", "'nan'"),
     (TABLE, b"\n", "1 field in ''"),
 ]
+
+
+def test_marks_around_phrases_of_tsv_and_byte_order_marks_are_left_out(tmp_path: Path) -> None:
+    data = b"\xef\xbb\xbf<s> a </s>\tb\n\xef\xbb\xbfc\t<s> d </s>\n"
+    sentences = Sentences()
+    assert rows_of(read_pair_blocks(written(tmp_path, data), sentences=sentences)) == [([b"a"], [b"b"]), ([b"c"], [b"d"])]
+    assert (sentences.marked, sentences.byte_order_marks) == (2, 2)
+    assert rows_of(read_pair_blocks(written(tmp_path, b"\xef\xbb\xbfa ||| b ||| 0-0\n"))) == [([b"a"], [b"b"])]
+    with pytest.raises(InputError, match=":2: '<s>' between words"):
+        list(read_pair_blocks(written(tmp_path, b"a\tb\na <s> b\tc\n")))
 
 
 def rows_of(blocks: Iterable[PairBlock]) -> list[tuple[list[bytes], list[bytes]]]:

@@ -2,6 +2,7 @@ import torch
 from small_models import small_checkpoint
 
 from phrase_rescore.data.vocabulary import EOS, FIRST_WORD, UNK, Vocabulary
+from phrase_rescore.messages import Listener
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.rnn.train import WORD_ROWS, initialise_from
 
@@ -31,7 +32,7 @@ def test_a_grown_vocabulary_takes_known_words_and_leaves_the_others():
     before = copied(model)
     told = "start from the other model"
     said = list[str]()
-    initialise_from(model, src, tgt, donor, said.append)
+    initialise_from(model, src, tgt, donor, Listener(said.append))
     assert said == [f"source: 6 of 8 words {told}", f"target: 11 of 13 words {told}"]
     theirs = dict(donor.model.named_weights())
     vocabularies = (src, donor.src_vocab), (tgt, donor.tgt_vocab)
