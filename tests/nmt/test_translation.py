@@ -283,7 +283,7 @@ def test_a_list_gets_the_score_of_each_sentence_pair(run: Run, model: Path, tmp_
     assert "--source" in run("rescore", tmp_path / "list", "-m", model).err
     (tmp_path / "source").write_text("s0\n")
     result = run("rescore", tmp_path / "list", "-m", model, "--source", tmp_path / "source")
-    assert "segment 1, but the source has 1" in result.err
+    assert "its last segment is 2" in result.err
 
 
 def test_other_commands_refuse_it_and_it_refuses_other_models(run: Run, model: Path, tmp_path: Path) -> None:
