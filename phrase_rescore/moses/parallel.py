@@ -29,7 +29,7 @@ _FEWEST, _MOST = 30, 300  # lines that are compared with other lines
 _SURE = 4.0  # standard errors
 LEAST = 50  # pairs whose lengths tell whether texts belong together
 SPREAD = 0.3  # of log lengths, at least: those of titles or single words tell nothing
-ALIKE = 0.3  # the rank correlation of lengths: of translations it is above, of other texts it is near 0
+ALIKE = 0.25  # the rank correlation of lengths: of translations it is above, of other texts it is near 0
 
 
 @dataclass(frozen=True)

@@ -152,6 +152,10 @@ def test_marks_around_lines_of_the_source_are_left_out(run: Run, here: Path) -> 
     done = [run("rescore", "list", "-m", "nmt", "--source", name) for name in ("source12", "marked")]
     assert done[0].out == done[1].out
     assert ["<s> and </s> around 12 sentences" in of_source.err for of_source in done] == [False, True]
+    Path("marked").write_bytes("\ufeffthe house\n".encode() + b"the house\n" * 11)
+    after_mark = run("rescore", "list", "-m", "nmt", "--source", "marked")
+    assert after_mark.out == done[0].out
+    assert "warning: marked: a byte order mark before 1 line was left out" in after_mark.err
     marked = LIST.replace(b"das haus", b"<s> das haus </s>")
     of_list = run("rescore", "-", "-m", "nmt", "--source", "source12", stdin=marked)
     assert of_list.out.replace(b"<s> ", b"").replace(b" </s>", b"") == done[0].out
