@@ -76,6 +76,7 @@ KINDS = {  # a row is of the first that it fits
         rb"(?:.* )?\(\{ .*", rb"# Sentence pair \(.*", _POINTS + rb" *")),  # the first two are of GIZA++
     "sgml": Kind("SGML or XML", "pass the sentences in it", (
         rb"(?i:[ \t]*<(?:[!?]|/?(?:srcset|refset|tstset|mteval|tmx|doc|hl|seg|tuv?)\b)[^<>]*>.*)",)),
+    "json": Kind("JSON", "pass the sentences in it", (rb"[ \t]*\{[ \t]*\".*\}[ \t]*,?[ \t]*",)),
     "lexicon": Kind("a lexical translation table (two words and a number)", "", (
         rb"[^ \t\n]+ [^ \t\n]+ (?=[^ ]*\.)" + _N,)),
     "text": Kind("text without '|||', such as a corpus", "train-lm, train-nmt and score-lm take sentences", (rb".*",)),

@@ -87,6 +87,10 @@ def test_statistics_are_doubted_too(run: Run) -> None:
 
 
 FORMATS: dict[str, Callable[[str, int], str]] = {  # what of a line and its number makes another format
+    "SGML": lambda line, i: f'<seg id="{i}"> {line} </seg>',
+    "XML": lambda line, i: f'      <seg id="{i}">{line}</seg>',
+    "fairseq": lambda line, i: f"H-{i}\t-0.25\t{line}",
+    "JSON": lambda line, i: json.dumps({"id": i, "text": line}),
     "an n-best list": lambda line, i: f"{i} ||| {line} ||| LM0= -3 ||| -7.5",
     "a phrase table": lambda line, i: f"{line} ||| {line} ||| 0.5 0.5 1 1",
     "both languages": lambda line, i: f"{line} ||| {line}",

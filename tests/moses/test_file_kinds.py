@@ -34,6 +34,7 @@ FILES = {
     "ini": [b"# comment\n[input-factors]\n0\n\n[feature] # more\nKENLM name=LM0\n"],
     "utf-16": ["the house\n".encode("utf-16"), TABLE.decode().encode("utf-16")],
     "sgml": [b'<seg id="1"> a house </seg>\n', b'<?xml version="1.0"?>\n<!DOCTYPE tmx>\n<tu>\n', b"<DOC>\n</DOC>\nb\n"],
+    "json": [b'{"id": 0, "text": "a house"}\n', b'  { "a": "b" },\n'],
     "fairseq": [b"S-0\ta house\nH-0\t-0.3\tein haus\nP-0\t-0.1 -0.2\n", b"H-0\t-0.3\tein haus\n"],
     "mac": [b"a house\ra small house\ra\r\n", b"a ||| b ||| 1\ra ||| c ||| 1\r\n"],
     "arpa": [b"\n\\data\\\nngram 1=3\n\n\\1-grams:\n-1 a -0.3\n"],
