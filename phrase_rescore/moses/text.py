@@ -146,6 +146,7 @@ START, END = b"<s>", b"</s>"  # of a sentence, in texts and files of n-gram mode
 _MARKS = frozenset((START, END))
 
 
+_FEW = 20  # lines of a tokenized text that may end in an abbreviation; of real ones no more than a twentieth do
 Tokenize = Callable[[bytes], bytes]  # from typed text to its tokens, with blanks between them
 
 
@@ -157,10 +158,14 @@ class Sentences:
 
     def __init__(self, tokenize: Tokenize | None = None) -> None:
         self.tokenize, self.marked, self.byte_order_marks = tokenize, 0, 0
+        self._apart = self._attached = 0  # lines that end in a point, as a token or as part of a word
 
     def __call__(self, line: bytes) -> list[bytes]:
         """Return the words of a line."""
         text = self.unmarked(line).rstrip(b"\r\n")
+        if text.endswith(b".") and not text.endswith(b".."):
+            self._apart += text.endswith(b" .")
+            self._attached += not text.endswith(b" .")
         return self.bare(words(self.tokenize(text) if self.tokenize else text))
 
     def unmarked(self, line: bytes) -> bytes:
@@ -185,7 +190,9 @@ class Sentences:
         """Return warnings with the numbers of sentences that had marks, if some had."""
         around = f"<s> and </s> around {counted(self.marked, 'sentence')} were left out; the model adds its own"
         before = f"a byte order mark before {counted(self.byte_order_marks, 'line')} was left out"
-        return [around] * (self.marked > 0) + [before] * (self.byte_order_marks > 0)
+        typed = f"{counted(self._attached, 'line')} end as 'word.', not 'word .'; tokenize the text as for Moses"
+        is_typed = not self.tokenize and self._attached > max(_FEW, self._apart)
+        return [around] * (self.marked > 0) + [before] * (self.byte_order_marks > 0) + [typed] * is_typed
 
 
 T = TypeVar("T")

@@ -42,6 +42,18 @@ def test_marks_around_a_sentence(line: bytes, found: list[bytes]) -> None:
     assert bool(read.warnings()) == (line.split() != found)
 
 
+@pytest.mark.parametrize(("lines", "warned"), [
+    ([b"a word.\n"] * 21, True), ([b"a word.\n"] * 20, False), ([b"a word.\r\n", b"a word .\r\n"] * 30, False),
+    ([b"a word .\n"] * 21, False), ([b"a word ..\n", b"a word...\n", b"a word\n", b"\n"] * 30, False),
+    ([b"a word.\n", b"b word.\n", b"a word .\n"] * 30, True),
+])  # fmt: skip
+def test_text_that_is_not_tokenized_shows_at_its_ends(lines: list[bytes], warned: bool) -> None:
+    for tokenize in (None, bytes.lower):
+        read = Sentences(tokenize)
+        assert [read(line) for line in lines]
+        assert bool(read.warnings()) == (warned and not tokenize)
+
+
 @pytest.mark.parametrize("line", [b"a <s> b", b"<s> a </s> <s> b </s>", b"a <s>", b"</s> a"])
 def test_marks_between_words(line: bytes) -> None:
     with pytest.raises(RowError, match="between words; write one sentence a line"):

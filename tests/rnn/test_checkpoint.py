@@ -169,6 +169,14 @@ def test_a_model_on_its_way_to_be_replaced_is_told(model_dir):
         load(str(model_dir))
 
 
+def test_an_interrupted_training_in_the_place_of_a_model_is_named(tmp_path):
+    for there in (False, True):
+        with pytest.raises(ModelError, match="no such model directory") as caught:
+            load(f"{tmp_path}/m")
+        assert ("--resume" in str(caught.value)) == there
+        (tmp_path / "m.training").mkdir(exist_ok=True)
+
+
 def test_a_model_is_replaced_only_when_asked(tmp_path):
     target = tmp_path / "model"
     target.mkdir()
