@@ -4,6 +4,7 @@ import errno
 import os
 import random
 import shutil
+import stat
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -72,6 +73,7 @@ def test_more_pairs_than_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     def blocks() -> Iterator[PairBlock]:
         yield from blocks_of(rows, 1000, counts=True)
         runs.extend(tmp_path.glob("*/sort*"))
+        assert [stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()] == [0o700], "nobody else's"
 
     with sorted_pairs(blocks(), str(tmp_path), "", 20_000, 2, min_count) as pairs:
         totals = Counter(src + b"\t" + tgt for src, tgt, _ in rows)
@@ -101,18 +103,22 @@ def test_a_sort_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scri
     scratch.mkdir()
     fake_sort(monkeypatch, bin_, script)
     blocks = blocks_of([(b"a", b"b%d" % i, 1) for i in range(rows)], 1000)
-    with pytest.raises(RescoreError) as caught, sorted_pairs(blocks, str(scratch), "", 10_000, 1):
+    with pytest.raises(RescoreError, match=f": {why}; .*--scratch"), sorted_pairs(blocks, str(scratch), "", 10_000, 1):
         pass
-    remedy = "name a directory with more room with --scratch, or sort with less memory"
-    assert str(caught.value) == f"sorting the phrase pairs failed: {why}; {remedy}"
     assert os.listdir(scratch) == []
 
 
-@pytest.mark.parametrize("output", ["a", "a\\tb", "a\\tb\\t1\\na\\tb\\t"])
-def test_a_sort_that_is_killed_while_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str) -> None:
-    fake_sort(monkeypatch, tmp_path, f"while read line; do :; done; printf '{output}'; kill -9 $$")
-    blocks = blocks_of([(b"a", b"b", 2)], counts=True)
-    with pytest.raises(RescoreError, match="killed by signal 9"), sorted_pairs(blocks, str(tmp_path), "", 10_000, 1, 2):
+@pytest.mark.parametrize(("script", "rows"), [
+    *((f"while read line; do :; done; printf '{output}'; kill -9 $$", 1) for output in ("a", "a\\tb", "a\\tb\\t1\\na\\tb\\t")),
+    ("exit 0", 100_000),
+])  # fmt: skip
+def test_a_sort_that_is_killed_while_it_writes_or_does_not_read_to_the_end(tmp_path, monkeypatch, script, rows) -> None:
+    fake_sort(monkeypatch, tmp_path, script)
+    blocks = blocks_of([(b"a", b"b%d" % i, 2) for i in range(rows)], 1000, counts=True)
+    with (
+        pytest.raises(RescoreError, match="killed by signal 9|status 0"),
+        sorted_pairs(blocks, str(tmp_path), "", 10_000, 1, 2),
+    ):
         pass
 
 
@@ -132,10 +138,9 @@ def test_no_room_for_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(sorting, "_keep", full)
-    with pytest.raises(RescoreError) as caught, sorted_pairs([PairBlock([b"a"], [b"b"])], str(tmp_path), "", 10_000, 1):
+    said, blocks = f"cannot write in {tmp_path}: No space left on device; .*--scratch", [PairBlock([b"a"], [b"b"])]
+    with pytest.raises(RescoreError, match=said), sorted_pairs(blocks, str(tmp_path), "", 10_000, 1):
         pass
-    remedy = "name a directory with more room with --scratch"
-    assert str(caught.value) == f"cannot write in {tmp_path}: No space left on device; {remedy}"
     assert os.listdir(tmp_path) == []
 
 
@@ -155,11 +160,9 @@ def test_another_sort_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "sort").write_text(f'#!/bin/sh\necho "{version}"\n')
     (tmp_path / "sort").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    message = "no GNU sort in PATH (looked for sort, gsort, gnusort); install GNU coreutils"
     for _ in range(2):
-        with pytest.raises(OptionError) as caught, sorted_pairs([], str(tmp_path), "", 10_000, 1):
+        with pytest.raises(OptionError, match="GNU coreutils"), sorted_pairs([], str(tmp_path), "", 10_000, 1):
             pass
-        assert str(caught.value) == message
         (tmp_path / "sort").unlink(missing_ok=True)  # then there is none at all
 
 

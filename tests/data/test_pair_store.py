@@ -3,9 +3,12 @@
 import json
 import os
 import random
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +19,7 @@ from in_memory_pairs import DistinctPairs, unknown_share
 
 from phrase_rescore.data import sorting
 from phrase_rescore.data.pair_store import LAYOUT, HeldOut, PairStore, prepare_store
-from phrase_rescore.data.prepared import fingerprint_of
+from phrase_rescore.data.prepared import fingerprint_of, unigram_log_probs
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.sorting import sorted_pairs
 from phrase_rescore.data.vocabulary import Vocabulary, most_frequent
@@ -25,15 +28,8 @@ from phrase_rescore.moses.pairs import PairBlock
 
 WORDS = [b"a", b"b", b"A", b"\xff", b"\xc2\xa0", b"UNK", b"\r", b"\0", b"a\0", b"\x0b"]
 PHRASE = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3)
-FILES = sorted(
-    ["pairs.json", "source.vocab", "target.vocab"]
-    + [
-        f"{part}.{side}.{array}.npy"
-        for part in ("train", "held_out")
-        for side in ("src", "tgt")
-        for array in ("ids", "offsets")
-    ]
-)
+ARRAYS = [".".join(names) for names in product(("train", "held_out"), ("src", "tgt"), ("ids", "offsets"), ("npy",))]
+FILES = sorted(["pairs.json", "source.vocab", "target.vocab", *ARRAYS])
 FINGERPRINT = {"inputs": [("/x", 1, 2)], "files": [], "options": {"shortlist": 5}}
 Choose = Callable[[Counter[bytes], Counter[bytes]], tuple[Vocabulary, Vocabulary]]
 
@@ -140,12 +136,33 @@ def test_numbers_of_pairs_left_out(tmp_path: Path) -> None:
     assert (numbers.training + numbers.held_out, numbers.left_out, numbers.too_long) == (1, 1, 1)
 
 
+def test_other_contents_have_other_hashes(tmp_path: Path) -> None:
+    """Another phrase, another end of a phrase, other words of the same ids."""
+    texts = [[b"a b", b"c"], [b"a a", b"c"], [b"a", b"b c"], [b"a d", b"e"]]
+    stores = [prepared(tmp_path / str(i), DistinctPairs([(src, b"x") for src in text])) for i, text in enumerate(texts)]
+    assert len({store.numbers.pairs_content for store in stores}) == len(texts)
+
+
+def test_unigram_log_probs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phrase_rescore.data.prepared.AT_ONCE", 2)
+    found = unigram_log_probs(np.array([2, 2, 3], np.int32), 4, ends=2)
+    assert np.exp(found) == pytest.approx(np.array([3, 1, 3, 2]) / 9), "each once more than it is there"
+
+
 def test_fits_only_its_fingerprint(tmp_path: Path) -> None:
     store = prepared(tmp_path / "store", many_pairs(10))
     assert LAYOUT.open(store.directory, FINGERPRINT) is not None
     assert LAYOUT.open(store.directory, {**FINGERPRINT, "options": {"shortlist": 6}}) is None
     assert LAYOUT.open(store.directory, None) is None
     assert LAYOUT.open(f"{tmp_path}/none", FINGERPRINT) is None
+
+    def then_replaced(*files: object) -> PairStore:
+        found = LAYOUT.load(*files)
+        shutil.move(store.directory, f"{store.directory}.before")
+        shutil.copytree(f"{store.directory}.before", store.directory)
+        return found
+
+    assert replace(LAYOUT, load=then_replaced).open(store.directory, FINGERPRINT) is None, "while it was read"
     with sorted_pairs([PairBlock([b"a"], [b"b"])], str(tmp_path), "", 10_000, 1) as pairs:
         prepare_store(store.directory, None, pairs, shortlists(5), 10)
     assert LAYOUT.open(store.directory, None) is None, "made of what cannot be read twice"
@@ -165,13 +182,15 @@ def test_a_damaged_store_is_none(tmp_path: Path, name: str, harm: str) -> None:
     assert LAYOUT.open(store.directory, FINGERPRINT) is None
 
 
-@pytest.mark.parametrize("change", [
-    {"format_version": 1}, {"format_version": 3}, {"numbers": {}}, {"numbers": 3}, {"files": None},
+@pytest.mark.parametrize(("change", "numbers"), [
+    ({"format_version": 1}, {}), ({"format_version": 3}, {}), ({"numbers": {}}, {}), ({"numbers": 3}, {}),
+    ({"files": None}, {}), ({}, {"source_unk": -0.5}), ({}, {"training": 5}),
 ])  # fmt: skip
-def test_a_summary_of_another_kind_is_none(tmp_path: Path, change: dict[str, object]) -> None:
+def test_a_summary_of_another_kind_is_none(tmp_path: Path, change: dict[str, object], numbers: dict[str, object]) -> None:
     store = prepared(tmp_path / "store", many_pairs(3))
     path = tmp_path / "store" / "pairs.json"
     summary = json.loads(path.read_bytes())
+    summary["numbers"] |= numbers
     path.write_text(json.dumps({**summary, **change}))
     assert LAYOUT.open(store.directory, FINGERPRINT) is None
     path.write_text("[1]")
@@ -201,9 +220,8 @@ def test_no_room(tmp_path: Path) -> None:
 
     calls = iter([lambda pairs: None, full])
     directory = tmp_path / "store"
-    with pytest.raises(RescoreError) as caught:
+    with pytest.raises(RescoreError, match=f"cannot write {directory}: No space left on device; "):
         prepared(directory, many_pairs(10), progress=lambda pairs: next(calls)(pairs))
-    assert str(caught.value) == f"cannot write {directory}: No space left on device; make room there, or name another directory"
     assert os.listdir(tmp_path) == []
 
 

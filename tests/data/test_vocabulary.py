@@ -62,14 +62,9 @@ def test_the_rarest_hundredth_teaches_unk(types: int, shortlist: int, kept: int,
 def test_format_and_read_are_inverse_for_all_bytes(tmp_path_factory: pytest.TempPathFactory, words: dict[bytes, int]) -> None:
     vocabulary = Vocabulary(tuple(words), tuple(words.values()))
     path = tmp_path_factory.getbasetemp() / "side.vocab"
-    path.write_bytes(format_vocabulary(vocabulary))
-    assert read_vocabulary(str(path)) == vocabulary
-
-
-def test_a_last_line_without_newline(tmp_path: Path) -> None:
-    path = tmp_path / "side.vocab"
-    path.write_bytes(b"a\t0\nb\t3")
-    assert read_vocabulary(str(path)) == Vocabulary((b"a", b"b"), (0, 3))
+    for data in (format_vocabulary(vocabulary), format_vocabulary(vocabulary).removesuffix(b"\n")):
+        path.write_bytes(data)
+        assert read_vocabulary(str(path)) == vocabulary
 
 
 @pytest.mark.parametrize(("data", "line"), [

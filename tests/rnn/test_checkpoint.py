@@ -2,12 +2,14 @@ import json
 import math
 import os
 import struct
+from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 import torch
 from small_models import small_checkpoint
 
-from phrase_rescore.errors import ModelError, OptionError
+from phrase_rescore.errors import InputError, ModelError, OptionError
 from phrase_rescore.nn.storage import atomic_directory
 from phrase_rescore.rnn.checkpoint import load, save
 
@@ -42,6 +44,28 @@ def test_the_signature_follows_weights_and_vocabulary(tmp_path, model_dir):
     assert load(str(model_dir)).signature != before
 
 
+@pytest.mark.parametrize(("src", "tgt", "swapped"), [
+    ("t0 t0 t1 t2", "s0 s1 s2 s3", True), ("t0 t1 t2", "s0 s1 s2 s3", False),
+    ("t0 t1 t2 q", "s0 s1 s2 s3", True), ("t0 t1 q q", "s0 s1 s2 s3", False),
+])  # fmt: skip
+def test_swapped_sides_are_refused(src, tgt, swapped):
+    """Four words of a side tell, if less than half of them are unknown to the other side; of a word the factor counts."""
+    sides = (
+        [f"{word}|{i}".encode() for i, word in enumerate(src.split())],
+        [f"{i}|{word}".encode() for i, word in enumerate(tgt.split())],
+    )
+    with pytest.raises(InputError, match="^table: ") if swapped else nullcontext():
+        replace(small_checkpoint(), factors=(0, 1)).refuse_swapped("table", *sides)
+
+
+def refusal(directory):
+    with pytest.raises(ModelError) as raised:
+        load(str(directory))
+    assert str(raised.value).isprintable()
+    assert len(str(raised.value)) < 500
+    return str(raised.value)
+
+
 def edited(path, **changes):
     config = json.loads((path / "config.json").read_text())
     for key, value in changes.items():
@@ -64,31 +88,21 @@ HUGE = 10**12
     ({"encoder__direction": "bidirectional", "encoder__source_order": "reversed"}, '"source_order": "reversed"'),
     ({"encoder__layers": True}, '"layers": true'), ({"decoder__layers": 2}, '"layers": 2'),
     ({"inverse": "yes"}, 'inverse "yes" is not true or false'),
-    ({"factors__source": -1}, 'factors {"source": -1'),
+    ({"factors__source": -1}, 'factors {"source": -1'), ({"factors__target": 10**10}, '"target": 10000000000}'),
     ({"factors": {"source": None}}, 'factors {"source": null}'), ({"sizes__hidden": 8}, "config.json says ([8, 8]"),
     ({"sizes__depth": 1}, "'sizes' is incomplete or has unknown entries"),
-    ({"format_version": True}, "format_version true, but"),
-    ({"kind": float("nan")}, "kind NaN, but"),
-    ({"sizes__hidden": 7.0}, "sizes.hidden is 7.0, not a whole number"),
-    ({"sizes__hidden": True}, "sizes.hidden is true, not a whole number"),
-    ({"sizes__hidden": HUGE}, "'sizes' need more numbers than any file can hold"),
-    ({"sizes__hidden": 10**30}, "'sizes' need more numbers than any file can hold"),
+    ({"format_version": True}, "format_version true, but"), ({"kind": float("nan")}, "kind NaN, but"),
+    ({"sizes__hidden": 7.0}, "sizes.hidden is 7.0"), ({"sizes__hidden": True}, "sizes.hidden is true"),
+    ({"sizes__hidden": HUGE}, "'sizes' need more numbers"), ({"sizes__hidden": 10**30}, "'sizes' need more numbers"),
     ({"sizes__src_vocabulary": 10**17}, "source.vocab: 12 ids where config.json says 100000000000000000; files of two"),
-    ({"factors__target": 10**10}, '"target": 10000000000}'),
-    ({"unk_share__source": "0.1"}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
-    ({"unk_share__target": float("nan")}, "'unk_share' is missing or not a pair of numbers from 0 to 1"),
-    ({"weights": 3}, "'weights' are not of float32 in"),
-    ({"weights__dtype": "bfloat16"}, "'weights' are not of float32 in"),
-    ({"weights__files": ["../model-00001-of-00001.safetensors"]}, "'weights' are not of float32 in"),
-    ({"weights__files": []}, "'weights' are not of float32 in"),
+    ({"unk_share__source": "0.1"}, "'unk_share' is"), ({"unk_share__source": -0.1}, "'unk_share' is"),
+    ({"unk_share__target": float("nan")}, "'unk_share' is"),
+    ({"weights": 3}, "'weights' are"), ({"weights__dtype": "bfloat16"}, "'weights' are"),
+    ({"weights__files": ["../model-00001-of-00001.safetensors"]}, "'weights' are"), ({"weights__files": []}, "'weights' are"),
 ])  # fmt: skip
 def test_an_unknown_value_is_a_clear_error(model_dir, changes, message):
     edited(model_dir, **changes)
-    with pytest.raises(ModelError) as raised:
-        load(str(model_dir))
-    assert message in str(raised.value)
-    assert str(raised.value).isprintable()
-    assert len(str(raised.value)) < 500
+    assert message in refusal(model_dir)
 
 
 @pytest.mark.parametrize(("text", "message"), [
@@ -100,9 +114,7 @@ def test_an_unknown_value_is_a_clear_error(model_dir, changes, message):
 ])  # fmt: skip
 def test_a_config_that_cannot_be_read_is_refused(model_dir, text, message):
     (model_dir / "config.json").write_bytes(text.encode("latin-1"))
-    with pytest.raises(ModelError) as raised:
-        load(str(model_dir))
-    assert message in str(raised.value)
+    assert message in refusal(model_dir)
 
 
 def rewritten(path, change):
@@ -131,10 +143,7 @@ def with_entry(name, **entry):
 ])  # fmt: skip
 def test_malformed_weights_are_refused(model_dir, change, message):
     rewritten(model_dir, change)
-    with pytest.raises(ModelError) as raised:
-        load(str(model_dir))
-    assert message in str(raised.value)
-    assert str(raised.value).isprintable()
+    assert message in refusal(model_dir)
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
@@ -142,9 +151,7 @@ def test_weights_that_are_not_finite_are_refused(tmp_path, number):
     made = small_checkpoint()
     made.model.decoder.G_l[3, 1] = number
     save(made, str(tmp_path))
-    with pytest.raises(ModelError) as raised:
-        load(str(tmp_path))
-    assert str(raised.value) == f"{tmp_path}: tensor output.G_l has NaN or infinite numbers; train the model again"
+    assert refusal(tmp_path).startswith(f"{tmp_path}: tensor output.G_l has NaN or infinite numbers")
 
 
 @pytest.mark.parametrize("name", ["config.json", "target.vocab", "model-00001-of-00001.safetensors"])
@@ -186,6 +193,3 @@ def test_a_model_is_replaced_only_when_asked(tmp_path):
     with atomic_directory(str(target), overwrite=True) as directory:
         save(small_checkpoint(seed=2), directory)
     assert os.listdir(tmp_path) == ["model"]
-    before = load(str(target)).signature
-    save(small_checkpoint(seed=2), str(target))
-    assert load(str(target)).signature == before

@@ -76,6 +76,15 @@ def test_out_of_memory_halves_the_batch_and_goes_on(monkeypatch: pytest.MonkeyPa
     assert careful.batch == 16
 
 
+def test_long_pairs_come_in_smaller_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """128 words here, unless a single pair has more."""
+    words = [64, 64, 66, 64, 200, 2, 2, 2]
+    careful, device = Scorer(small_checkpoint()), SmallDevice(monkeypatch, 2)
+    careful.batch = 2
+    careful.log_probs(encoded([([2] * (n // 2), [3] * (n // 2)) for n in words]))
+    assert device.sizes == [2, 1, 1, 1, 2, 1]
+
+
 def test_a_device_too_small_for_one_pair(run: Run, make_model, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make_model()  # its scorer, kept by the process, ends with batches of one pair
     SmallDevice(monkeypatch, 0)

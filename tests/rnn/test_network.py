@@ -86,14 +86,20 @@ def test_parameters_files_and_initial_weights(chosen: dict, tmp_path) -> None:
     for (name, weight), (other, loaded) in zip(model.named_weights(), again.model.named_weights(), strict=True):
         assert name == other
         assert torch.equal(weight, loaded)
+    unigram = -torch.arange(1.0, 1.0 + len(model.decoder.b_G))
     for paper in (True, False):
-        initialise(model, 3, paper=paper)
+        initialise(model, 3, paper=paper, unigram=unigram.tolist())
+        drawn = []
         for name, weight in model.named_weights():
             letter = name.rpartition(".")[2]
             if letter.startswith("U"):
                 assert torch.allclose(weight @ weight.T, torch.eye(7), atol=1e-5), name
             elif letter.startswith("b"):
-                assert torch.equal(weight, torch.full_like(weight, float(letter == "b_f"))), name
+                expected = torch.full_like(weight, float(letter == "b_f"))
+                assert torch.equal(weight, unigram if letter == "b_G" and not paper else expected), name
+            else:
+                drawn.append(weight.flatten() / (0.01 if paper else weight.shape[1] ** -0.5))
+        assert torch.cat(drawn).std() == pytest.approx(1.0, rel=0.1)
 
 
 def test_paper_preset_has_the_paper_s_sizes_and_parameter_count():

@@ -1,9 +1,9 @@
 """examples/quality.py measures what the training measured: on the same pairs, in the same direction, of the same factors."""
 
-import importlib.util
 import json
 import random
 import re
+import runpy
 import sys
 from pathlib import Path
 
@@ -36,13 +36,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def quality(monkeypatch: pytest.MonkeyPatch, *args: object) -> None:
-    spec = importlib.util.spec_from_file_location("quality", ROOT / "examples" / "quality.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     monkeypatch.setattr(sys, "argv", ["quality.py", *map(str, args)])
-    module.main()
+    runpy.run_path(str(ROOT / "examples" / "quality.py"), run_name="__main__")
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)

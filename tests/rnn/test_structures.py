@@ -7,8 +7,6 @@ from small_models import structure
 from small_trainings import SMALL, Training, write_language
 from structures import every_structure, largest_difference, trained_twice
 
-from phrase_rescore.errors import OptionError
-
 TABLE = b"".join(
     b"s%d s%d ||| t%d ||| 0.5 0.25 ||| 0-0 ||| 4 2 1\n" % (i, j, k) for i in range(6) for j in range(5) for k in range(3)
 )
@@ -46,14 +44,3 @@ def test_a_gpu_learns_as_the_cpu_does(tmp_path: Path, chosen: dict) -> None:
         for device in ("cpu", "cuda")
     )
     assert on_gpu == pytest.approx(on_cpu, rel=1e-3)
-
-
-@pytest.mark.parametrize(("chosen", "says"), [
-    ({"cell": "lstm"}, "train with --cell gru"),
-    ({"layers": 2, "encoder": "reversed"}, "train with --layers 1 --encoder forward"),
-])  # fmt: skip
-def test_a_start_from_another_structure_is_refused(inputs: list[str], tmp_path: Path, chosen: dict, says: str) -> None:
-    first = Training((inputs[0],), str(tmp_path / "first"), small())
-    first.run()
-    with pytest.raises(OptionError, match=says):
-        first.but(model_dir=str(tmp_path / "second"), init_from=str(tmp_path / "first"), **chosen).run()

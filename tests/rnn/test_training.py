@@ -5,21 +5,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from small_models import scores_of
-from small_trainings import Training, files, write_language
+from in_memory_pairs import DistinctPairs, read_pairs
+from small_models import encoded, scores_of, small_checkpoint
+from small_trainings import Training, files, trained, write_language
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.info.model import ModelInfo
-from phrase_rescore.rnn.checkpoint import Checkpoint, load
+from phrase_rescore.rnn.checkpoint import load
 from phrase_rescore.rnn.config import PRESETS
 from phrase_rescore.rnn.network import CELLS
 from phrase_rescore.rnn.scorer import Scorer
+from phrase_rescore.rnn.train import phrase_source
 from phrase_rescore.training.config import Observer
-
-
-def trained(folder: Path, name: str = "model", observer: Observer | None = None, **settings: object) -> Checkpoint:
-    """Trains on ``pairs.tsv`` of the folder into ``name`` beside it."""
-    return Training((str(folder / "pairs.tsv"),), str(folder / name)).but(**settings).run(observer)
+from phrase_rescore.training.pairs import held_out_figures
 
 
 @pytest.mark.slow
@@ -72,11 +70,10 @@ def test_the_log_has_a_line_for_every_evaluation_and_the_best_model_is_kept(tmp_
     assert checkpoint.training["held_out_other_sources"]["loss"] > best["held_out"]["loss"]
 
 
-def test_held_out_figures_are_those_of_the_scorer(tmp_path):
+def test_held_out_figures_are_those_of_the_scorer(tmp_path, monkeypatch):
     write_language(tmp_path / "pairs.tsv")
+    monkeypatch.setattr("phrase_rescore.training.pairs._EVALUATED", 3)
     checkpoint = trained(tmp_path, max_steps=20, held_out=100)
-    from in_memory_pairs import DistinctPairs, read_pairs
-
     distinct = DistinctPairs.collect(read_pairs(str(tmp_path / "pairs.tsv")))
     held = [pair for pair, out in zip(distinct.pairs, distinct.held_out(100), strict=True) if out]
     assert len(held) == checkpoint.training["distinct_pairs"]["held_out"] > 0
@@ -86,19 +83,41 @@ def test_held_out_figures_are_those_of_the_scorer(tmp_path):
     assert checkpoint.training["held_out"]["perplexity"] == pytest.approx(math.exp(-log_p.sum() / words), rel=1e-4)
 
 
+def test_without_held_out_pairs_training_goes_to_its_end(tmp_path: Path) -> None:
+    """Unless it was to end by them."""
+    (tmp_path / "pairs.tsv").write_bytes(b"".join(b"%d\tx\n" % i for i in range(199)))  # too few to hold any out
+    found = trained(tmp_path, max_steps=6, eval_every=1).training
+    assert (found["steps"], found["distinct_pairs"]["held_out"], found["held_out"]) == (6, 0, None)
+    with pytest.raises(OptionError, match="--patience 3 needs held-out data, but there are none"):
+        trained(tmp_path, "patient", max_steps=6, eval_every=1, patience=3)
+    assert [path.name for path in tmp_path.glob("patient*")] == ["patient.pairs"]
+
+
+def test_a_perplexity_beyond_all_numbers_is_the_largest() -> None:
+    model = small_checkpoint().model
+    with torch.no_grad():
+        model.decoder.b_G[2] = -1e4
+    found = held_out_figures(model, encoded([([2], [2])]))
+    assert (found["loss"] > 5e3, found["perplexity"]) == (True, math.exp(700.0))
+
+
 def test_a_cell_brings_its_rate_to_the_default_preset_alone_and_one_that_is_given_counts():
     default, paper = PRESETS["default"], PRESETS["paper"]
     rates = {cell: default.override(cell=cell).recipe.learning_rate for cell in CELLS}
     assert rates["rnn"] < rates["gru"] == default.recipe.learning_rate == default.override(layers=2).recipe.learning_rate
     assert default.override(cell="rnn", learning_rate=0.01).recipe.learning_rate == 0.01
+    assert default.override(hidden=1).network.maxout == 1
     assert paper.override(cell="rnn").recipe == paper.recipe
 
 
-@pytest.mark.parametrize(("belong", "steps", "warned"), [
-    (True, 100, False), (True, 1, True), pytest.param(False, 100, True, marks=pytest.mark.slow),
+@pytest.mark.parametrize(("belong", "steps", "held_out", "warned"), [
+    (True, 100, 20, False), (True, 1, 20, True), (True, 1, 19, False),
+    pytest.param(False, 100, 20, True, marks=pytest.mark.slow),
 ])  # fmt: skip
-def test_a_model_that_does_not_read_its_source_is_warned_of(tmp_path: Path, belong: bool, steps: int, warned: bool) -> None:
-    """Hardly trained, or of a file whose targets slipped from their sources."""
+def test_a_model_that_does_not_read_its_source_is_warned_of(
+    tmp_path: Path, belong: bool, steps: int, held_out: int, warned: bool
+) -> None:
+    """Hardly trained, or of a file whose targets slipped from their sources; fewer than 20 pairs do not tell."""
     rng = np.random.default_rng(1)
     sources = [" ".join(f"s{i}" for i in rng.integers(0, 12, 2)) for _ in range(4000)]
     targets = [source.replace("s", "t") for source in sources]
@@ -107,8 +126,16 @@ def test_a_model_that_does_not_read_its_source_is_warned_of(tmp_path: Path, belo
     rows = (f"{source} x{i}\t{target}\n" for i, (source, target) in enumerate(zip(sources, targets, strict=True)))
     (tmp_path / "pairs.tsv").write_text("".join(rows))
     said: list[str] = []
-    trained(tmp_path, observer=Observer(warn=said.append), max_steps=steps, held_out=30, shortlist=12, learning_rate=0.02)
+    trained(tmp_path, observer=Observer(warn=said.append), max_steps=steps, held_out=held_out, shortlist=12, learning_rate=0.02)
     assert any(line.startswith("the model hardly reads its source: ") for line in said) is warned
+
+
+def test_what_changes_the_pairs_changes_their_fingerprint(tmp_path: Path) -> None:
+    write_language(tmp_path / "pairs.tsv", pairs=10)
+    changes = {"factors": (0, None), "form": "tsv", "min_count": 2, "max_length": 3, "shortlist": 9, "held_out": 9}
+    configs = PRESETS["default"], *(PRESETS["default"].override(**{name: value}) for name, value in changes.items())
+    found = [phrase_source([str(tmp_path / "pairs.tsv")], "model", config).fingerprints[0] for config in configs]
+    assert not any(fingerprint in found[:i] for i, fingerprint in enumerate(found))
 
 
 @pytest.mark.slow

@@ -82,6 +82,8 @@ def test_sources_together_are_sources_alone() -> None:
 def test_nothing_depends_on_how_many_fit_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     translator, sources = Translator(small_checkpoint()), sources_like(40)
     whole = translator.n_best(sources), translator.samples(sources, 5, seed=1)
+    ten, narrow, usual = (translator.n_best(sources, n=1, beam=beam) for beam in (10, 1, None))
+    assert usual == ten != narrow
     monkeypatch.setattr("phrase_rescore.rnn.translator.PREFIXES", 30)
     monkeypatch.setattr("phrase_rescore.rnn.translator.ROWS", 7)
     monkeypatch.setattr("phrase_rescore.rnn.translator.DRAWS", 3)

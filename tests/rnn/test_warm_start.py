@@ -6,21 +6,9 @@ from phrase_rescore.messages import Listener
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.rnn.train import WORD_ROWS, initialise_from
 
-SIZES = {"hidden": 7, "embedding": 5, "maxout": 4, "rank": 3}  # of small_checkpoint
-
 
 def listed(words) -> Vocabulary:
     return Vocabulary(tuple(words), (1,) * len(words))
-
-
-def fresh(src: Vocabulary, tgt: Vocabulary, **sizes) -> RNNEncoderDecoder:
-    model = RNNEncoderDecoder(ModelConfig(len(src), len(tgt), **(SIZES | sizes)))
-    initialise(model, 5, paper=False, unigram=[-1.0 - i for i in range(len(tgt))])
-    return model
-
-
-def copied(model: RNNEncoderDecoder) -> dict[str, torch.Tensor]:
-    return {name: weight.detach().clone() for name, weight in model.named_weights()}
 
 
 def test_a_grown_vocabulary_takes_known_words_and_leaves_the_others():
@@ -28,8 +16,9 @@ def test_a_grown_vocabulary_takes_known_words_and_leaves_the_others():
     # spelt like the special ids, but words like any other, and unknown to the donor
     src = listed((b"new", *donor.src_vocab.words[4:], b"UNK"))
     tgt = listed((*donor.tgt_vocab.words[::-1], b"neu", b"</s>"))
-    model = fresh(src, tgt)
-    before = copied(model)
+    model = RNNEncoderDecoder(ModelConfig(len(src), len(tgt), hidden=7, embedding=5, maxout=4, rank=3))  # as the donor
+    initialise(model, 5, paper=False, unigram=[-1.0 - i for i in range(len(tgt))])
+    before = {name: weight.detach().clone() for name, weight in model.named_weights()}
     told = "start from the other model"
     said = list[str]()
     initialise_from(model, src, tgt, donor, Listener(said.append))

@@ -36,6 +36,11 @@ def small_training(folder: Path, **settings: object) -> Training:
     return Training((str(folder / "pairs.tsv"),), str(folder / "model")).but(held_out=20, **settings)
 
 
+def trained(folder: Path, name: str = "model", observer: Observer | None = None, **settings: object) -> Checkpoint:
+    """Trains on ``pairs.tsv`` of the folder into ``name`` beside it."""
+    return Training((str(folder / "pairs.tsv"),), str(folder / name)).but(**settings).run(observer)
+
+
 def command(tmp_path: Path, name: str, *more: str, program: tuple[str, ...] = OURS) -> list[str]:
     arguments = ["train", str(tmp_path / "pairs.tsv"), "-m", str(tmp_path / name), *SIZES, "--max-steps", "200"]
     return [*program, *arguments, "--eval-every", "4", "--held-out", "50", *more]

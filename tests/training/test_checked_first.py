@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from permissions import like_anybody
-from small_trainings import Training, write_language
+from small_trainings import Stopped, Training, small_training, write_language
 
 from phrase_rescore.data import sorting
-from phrase_rescore.errors import RescoreError
+from phrase_rescore.errors import InputError, RescoreError
+from phrase_rescore.training import pairs as pair_source
 from phrase_rescore.training.config import Observer
 
 
@@ -36,6 +37,9 @@ WRONG: dict[str, tuple[Change, str]] = {  # the paths themselves are checked by 
     "vocabulary empty": (lambda at, _: {"target_vocab": f"{at}/empty"}, "empty: is empty; name the words"),
     "pairs of others": (lambda at, _: {"pairs_dir": f"{at}/thesis"}, "thesis holds other files, such as thesis.tex"),
     "model of others": (lambda at, _: {"model_dir": f"{at}/thesis"}, "thesis exists and is not a model directory"),
+    "model at the end of a link": (lambda at, _: {"model_dir": f"{at}/link"}, "link exists and is not a model directory"),
+    "a start of another cell": (lambda at, donor: {"init_from": donor, "hidden": 8, "cell": "lstm"}, "train with --cell gru"),
+    "a start of another depth": (lambda at, donor: {"init_from": donor, "hidden": 8, "layers": 2}, "train with --layers 1"),
     "a start of other sizes": (lambda at, donor: {"init_from": donor}, "train with --hidden 8 --maxout 4"),
     "a start of the other direction": (lambda at, donor: {"init_from": donor, "hidden": 8, "inverse": True}, "other direction"),
     "patience without held-out pairs": (lambda at, _: {"patience": 3, "held_out": 0}, "--patience 3 needs held-out data"),
@@ -53,6 +57,7 @@ def test_a_fault_is_found_before_anything_is_read(tmp_path: Path, donor: str, fa
     (tmp_path / "x.half.f2e").write_bytes(b"")
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "thesis.tex").write_bytes(b"years of work")
+    (tmp_path / "link").symlink_to("none")
     before = sorted(tmp_path.rglob("*"))
     read: list[int] = []
     training = Training((f"{tmp_path}/pairs.tsv",), f"{tmp_path}/model").but(max_steps=1)
@@ -67,7 +72,7 @@ def test_prepared_pairs_serve_where_one_may_only_read(tmp_path: Path) -> None:
     write_language(tmp_path / "pairs.tsv", pairs=100)
     (tmp_path / "theirs").mkdir()
     training = Training((f"{tmp_path}/pairs.tsv",), f"{tmp_path}/model").but(max_steps=1, pairs_dir=f"{tmp_path}/theirs/pairs")
-    training.run()
+    training.but(drop_bad_rows=True).run()  # there are none
     (tmp_path / "theirs").chmod(0o555)
     with like_anybody():
         training.but(overwrite=True).run()
@@ -91,3 +96,26 @@ def test_scratch_of_a_killed_run_is_removed(tmp_path: Path) -> None:
             (tmp_path / "model.pairs" / "pairs.json").unlink()
         training.but(overwrite=True).run()
         assert sorted(os.listdir(tmp_path)) == ["model", "model.pairs", "pairs.tsv"]
+
+
+@pytest.mark.parametrize("prepared", [False, True], ids=["before the pairs have their name", "after it"])
+def test_dropped_rows_are_there_when_a_later_run_finds_the_pairs(tmp_path, monkeypatch, prepared) -> None:
+    """Stopped around the moment in which the pairs appear: the next run reads no row again, and so drops none."""
+    training = small_training(tmp_path, hidden=4, embedding=4, maxout=2, rank=2, max_steps=2, drop_bad_rows=True)
+    with open(tmp_path / "pairs.tsv", "ab") as stream:
+        stream.write(b"s1\tt1\n" * 5000 + b"oops\n")  # not among the first rows, which are looked at before all else
+    really = pair_source.prepare_store
+
+    def stopped(*args, **options):
+        if prepared:
+            really(*args, **options)
+        raise Stopped
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(pair_source, "prepare_store", stopped)
+        training.run()
+    training.run()
+    assert (tmp_path / "model.dropped").read_bytes() == b"oops\n"
+    with pytest.raises(InputError, match="pairs.tsv:5242"):  # its pairs do not serve where no row may be bad
+        training.but(drop_bad_rows=False, overwrite=True).run()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model.dropped", "model.pairs", "pairs.tsv"]

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from conftest import ROOT
 from small_trainings import command, write_language
-from torch.distributed import TCPStore
+from torch.distributed import HashStore, TCPStore
 
 from phrase_rescore.rnn.checkpoint import load
+from phrase_rescore.training.processes import ProcessGroup, local_device
 
 pytestmark = pytest.mark.slow
 
@@ -63,6 +64,16 @@ def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
     models = [dict(load(str(tmp_path / name)).model.named_weights()) for name in ("one", "two")]
     for name, weight in models[0].items():
         np.testing.assert_allclose(models[1][name].numpy(), weight.numpy(), atol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_processes_know_what_the_first_one_did_and_their_own_gpu(done: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless one is named."""
+    store = HashStore()
+    assert [ProcessGroup(rank, 2, store).first_alone(lambda: done) for rank in range(2)] == [done, done]
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert [local_device(name) for name in ("cpu", "cuda", "cuda:0")] == ["cpu", "cuda:1", "cuda:0"]
 
 
 WAITING = """

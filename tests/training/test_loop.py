@@ -9,7 +9,7 @@ import torch
 from phrase_rescore.data.ragged import EncodedPairs, Ragged
 from phrase_rescore.errors import OptionError, RescoreError
 from phrase_rescore.rnn.config import PRESETS
-from phrase_rescore.training.config import Recipe
+from phrase_rescore.training.config import Observer, Recipe
 from phrase_rescore.training.loop import Trainer
 from phrase_rescore.training.pairs import with_other_sources
 
@@ -81,11 +81,21 @@ def test_what_stops_training():
     assert Trainer(Parabola(), replace(RECIPE, max_steps=None, max_time=0.05)).fit().steps > 0
 
 
-def test_patience_waits_for_measurements_alone_and_anew_after_a_better_one() -> None:
-    assert Trainer(Parabola(), replace(RECIPE, patience=1, max_steps=9, eval_every=1)).fit().steps == 9
-    task = Parabola()
-    task.evaluate = lambda: None  # type: ignore[assignment, method-assign, return-value]
-    assert Trainer(task, replace(RECIPE, patience=1, max_steps=9, eval_every=1)).fit().steps == 9
+@pytest.mark.parametrize(("losses", "steps", "best"), [
+    ([9, 8, 7, 6, 5, 4, 3, 2, 1], 9, 9), ([3, 2, 4, 2], 4, 2), ([3, 2, 2, 1, 1, 1], 6, 4), ([None] * 9, 9, 9),
+])  # fmt: skip
+def test_patience_waits_for_measurements_alone_and_anew_after_a_better_one(losses, steps, best) -> None:
+    task, measured = Parabola(), iter(losses)
+    task.evaluate = lambda: None if (loss := next(measured)) is None else {"loss": loss}
+    outcome = Trainer(task, replace(RECIPE, patience=2, max_steps=9, eval_every=1)).fit()
+    assert (outcome.steps, outcome.best_step) == (steps, best)
+
+
+def test_the_log_has_the_mean_loss_since_the_last_record() -> None:
+    losses, records = [], []
+    observer = Observer(on_step=lambda step, done, loss: losses.append(loss), on_record=records.append)
+    Trainer(Parabola(), replace(RECIPE, max_steps=4, eval_every=2), observer=observer).fit()
+    assert [record["train_loss"] for record in records] == pytest.approx([sum(losses[:2]) / 2, sum(losses[2:]) / 2])
 
 
 def test_the_control_exchanges_sources_of_equal_length():

@@ -3,16 +3,10 @@
 from pathlib import Path
 
 import pytest
-from small_trainings import Training
+from small_trainings import trained
 
 from phrase_rescore.errors import OptionError
-from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.training.config import Observer
-
-
-def trained(folder: Path, name: str = "model", observer: Observer | None = None, **settings: object) -> Checkpoint:
-    """Trains on ``pairs.tsv`` of the folder into ``name`` beside it, for a step."""
-    return Training((str(folder / "pairs.tsv"),), str(folder / name)).but(max_steps=1, **settings).run(observer)
 
 
 def write_vocabularies(folder: Path, source: str, target: str) -> dict[str, str]:
@@ -25,10 +19,10 @@ def write_vocabularies(folder: Path, source: str, target: str) -> dict[str, str]
 def test_what_is_said_of_unknown_words(tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("".join(f"s{i} x\tt{i}\n" for i in range(40)))
     said, warned = list[str](), list[str]()
-    trained(tmp_path, observer=Observer(said.append, warned.append))
+    trained(tmp_path, observer=Observer(said.append, warned.append), max_steps=1)
     assert any("source: 40 of 41 words" in line and "1 rarest" in line for line in said)
     given = write_vocabularies(tmp_path, " ".join(["x", *(f"s{i}" for i in range(40))]), " ".join(f"t{i}" for i in range(40)))
-    checkpoint = trained(tmp_path, "full", Observer(warn=warned.append), **given)
+    checkpoint = trained(tmp_path, "full", Observer(warn=warned.append), max_steps=1, **given)
     assert checkpoint.unk_shares == (0.0, 0.0)
     assert sum("UNK" in line for line in warned) == 2
 
@@ -43,7 +37,7 @@ def test_given_vocabularies_are_judged_by_the_pairs(tmp_path: Path, words: str, 
     given = {"pairs_dir": str(tmp_path / "pairs"), **write_vocabularies(tmp_path, words, "x z")}
     heard: list[str] = []
     for name in ("model", "again"):
-        trained(tmp_path, name, Observer(warn=heard.append), **given)
+        trained(tmp_path, name, Observer(warn=heard.append), max_steps=1, **given)
     warned = [line for line in heard if "--source-vocab" in line]
     assert len(warned) == (2 if share else 0)
     assert all(share in line for line in warned)
@@ -54,6 +48,6 @@ def test_a_vocabulary_of_less_than_half_of_the_words_is_refused(tmp_path: Path) 
     given = write_vocabularies(tmp_path, "a", "x z")
     for _ in range(2):
         with pytest.raises(OptionError, match=r"--source-vocab .*/source.vocab has 33.3%"):
-            trained(tmp_path, **given)
+            trained(tmp_path, max_steps=1, **given)
     (tmp_path / "pairs.tsv").write_text("a b\tx\n")
-    trained(tmp_path, **given)
+    trained(tmp_path, max_steps=1, **given)

@@ -80,12 +80,14 @@ def test_what_is_ignored_stays_ignored_and_other_threads_have_no_signals() -> No
     ({}, 50, 3600.0), ({"max_steps": 9}, 9, None), ({"max_time": 9.0}, None, 9.0), ({"epochs": 2.0}, 20, None),
     ({"epochs": 2.0, "max_steps": 9}, 9, None), ({"epochs": 2.0, "max_steps": 99, "max_time": 9.0}, 20, 9.0),
     ({"epochs": 1e-9}, 1, None), ({"epochs": 1.01}, 11, None), ({"usual_time": 0.0}, 50, None),
+    ({"epochs": 3.0, "batch_size": 200}, 3, None),
 ])  # fmt: skip
 def test_the_limits_of_a_training(settings: dict[str, float], steps: int | None, seconds: float | None) -> None:
     """Those that are given, of which the first counts; without one, five passes or an hour."""
-    recipe = Recipe(batch_size=10, **settings)  # type: ignore[arg-type]
+    recipe = Recipe(**{"batch_size": 10, **settings})  # type: ignore[arg-type]
     limited = recipe.limited(recipe.limits() or recipe.usual_limits(), 100)
     assert (limited.max_steps, limited.max_time) == (steps, seconds)
+    assert recipe.passes(4, 100) == (4.0 if recipe.batch_size == 200 else 0.4)
 
 
 @pytest.fixture
@@ -149,8 +151,8 @@ def training(tmp_path: Path) -> Training:
     return small_training(tmp_path, max_steps=20, eval_every=8)
 
 
-def interrupt(training: Training, at: int) -> BaseException:
-    """Send SIGINT after a step."""
+def interrupt(training: Training, at: int, run: Callable[[Observer], object] | None = None) -> BaseException:
+    """Send SIGINT after a step of it, or of ``run``."""
 
     def send(step: int, *_: object) -> None:
         if step == at:
@@ -158,7 +160,7 @@ def interrupt(training: Training, at: int) -> BaseException:
 
     usual = signal.signal(signal.SIGINT, signal.default_int_handler)
     with pytest.raises(KeyboardInterrupt) as caught:
-        training.run(Observer(on_step=send))
+        (run or training.run)(Observer(on_step=send))
     signal.signal(signal.SIGINT, usual)
     assert json.loads((training.state_dir / "state.json").read_bytes())["step"] == at
     return caught.value
@@ -219,12 +221,12 @@ def test_the_time_of_a_training_is_that_of_all_its_sittings(training: Training, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("at", [3, 11])
+@pytest.mark.parametrize("at", [3, 11, 16])
 def test_a_stopped_training_is_finished_as_it_is(run: Run, training: Training, at: int) -> None:
     """With the best weights that were measured; they are measured now if there are none, or newer ones."""
     note = interrupt(training, at).__notes__
     assert note[1] == "to keep it as it is, the same command with --finish makes the model"
-    found = training.but(finish=True, max_steps=None).run()
+    found = training.but(finish=True, max_steps=99).run()
     assert (found.training["steps"], found.training["max_steps"]) == (at, 20)
     log = [json.loads(line) for line in (Path(training.model_dir) / "train.log.jsonl").read_text().splitlines()]
     assert [record["step"] for record in log] == [*range(8, at, 8), at]
@@ -244,19 +246,8 @@ def test_what_is_not_given_is_that_of_the_interrupted_training(run: Run, trainin
     settings = {"hidden": 8, "max_steps": 20, "held_out": 20, "threads": 1, "source_factor": 0, "batch_size": 32}
     words = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     assert run("train", pairs, "-m", f"{model}.whole", *words).status == 0
-
-    def stop(step: int, *_: object) -> None:
-        if step == 9:
-            signal.raise_signal(signal.SIGINT)
-
-    def interrupted(*inputs: str) -> None:
-        given = {name: value for name, value in settings.items() if name != "source_factor"} | {"factors": (0, None)}
-        usual = signal.signal(signal.SIGINT, signal.default_int_handler)
-        with pytest.raises(KeyboardInterrupt):
-            train(inputs, model, observer=Observer(on_step=stop), preset="default", **given)
-        signal.signal(signal.SIGINT, usual)
-
-    interrupted(pairs)
+    given = {name: value for name, value in settings.items() if name != "source_factor"} | {"factors": (0, None)}
+    interrupt(training, 9, lambda observer: train(pairs, model, observer=observer, preset="default", **given))
     assert "hidden 8 → 9" in run("train", "-m", model, "--resume", "--hidden", "9").err
     assert run("train", "-m", model, "--resume").status == 0
     assert files(Path(model)) == files(Path(f"{model}.whole"))
@@ -264,7 +255,7 @@ def test_what_is_not_given_is_that_of_the_interrupted_training(run: Run, trainin
     assert none in run("train", "-m", model, "--finish").err
     assert "no INPUT is given; only --resume and --finish do without\n" in run("train", "-m", model).err
     shutil.rmtree(model)
-    interrupted(pairs)
+    interrupt(training, 9, lambda observer: train(pairs, model, observer=observer, preset="default", **given))
     state = json.loads((training.state_dir / "state.json").read_bytes())
     assert run("train", "-m", model, "--finish").status == 0
     assert json.loads((Path(model) / "config.json").read_bytes())["training"]["steps"] == 9
