@@ -12,7 +12,8 @@ from phrase_rescore.nn.softmax import LogNormaliser, cross_entropy, plain_cross_
 @pytest.mark.parametrize("rows", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (255, 256, 600)), 257])
 @pytest.mark.parametrize("alpha", [0.0, pytest.param(0.1, marks=pytest.mark.slow), 2.0])
 @pytest.mark.parametrize("scale", [1.0, 40.0])
-def test_cross_entropy_and_its_gradient_are_those_of_the_plain_formula(alpha, scale, rows):
+def test_cross_entropy_and_its_gradient_are_those_of_the_plain_formula(alpha, scale, rows, monkeypatch):
+    monkeypatch.setattr(softmax, "TILE_SYMBOLS", 7)
     generator = torch.Generator().manual_seed(3)
     K, R = 17, 6
     leaves = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((rows, R), (K, R), (K,))]
@@ -33,12 +34,12 @@ def test_cross_entropy_and_its_gradient_are_those_of_the_plain_formula(alpha, sc
 
 
 @pytest.mark.parametrize("n", [130, 192, 300])  # rows: filled up to a multiple of 64, one already, both
-def test_with_bf16_the_gradient_is_nearly_the_same(n):
-    generator = torch.Generator().manual_seed(5)
-    g, G, b = (torch.randn(shape, generator=generator).requires_grad_() for shape in ((n, 16), (400, 16), (400,)))
+def test_with_bf16_the_gradient_is_nearly_the_same_and_b_keeps_its_digits(n):
+    generator, shapes = torch.Generator().manual_seed(5), {(n, 16): 0.1, (400, 16): 1.0, (400,): 10.0}
+    g, G, b = ((torch.randn(shape, generator=generator) * scale).requires_grad_() for shape, scale in shapes.items())
     targets = torch.randint(0, 400, (n,), generator=generator)
     losses = [cross_entropy(g, G, b, targets, 0.1, dtype) for dtype in (None, torch.bfloat16)]
-    assert losses[1].item() == pytest.approx(losses[0].item(), rel=1e-3)
+    assert losses[1].item() == pytest.approx(losses[0].item(), rel=6e-4)
     exact, low = (torch.autograd.grad(loss, (g, G, b)) for loss in losses)
     for a, c in zip(exact, low, strict=True):
         assert 0 < (a - c).norm() < 0.02 * a.norm()
@@ -65,9 +66,9 @@ def test_logits_far_out_are_normalised_without_overflow():
         torch.testing.assert_close(leaf.grad.double(), exact.grad, rtol=1e-3, atol=1e-3)
 
 
-def test_a_row_far_out_leaves_the_others_of_its_tiles_alone():
-    generator, K = torch.Generator().manual_seed(0), softmax.TILE_SYMBOLS + 40
-    G_l, b = torch.randn(K, 3, generator=generator), torch.randn(K, generator=generator)
+def test_a_row_far_out_leaves_the_others_of_its_tile_alone():
+    generator = torch.Generator().manual_seed(0)
+    G_l, b = torch.randn(40, 3, generator=generator), torch.randn(40, generator=generator)
     g = torch.randn(6, 3, generator=generator)
     g[2] *= 300.0
     expected = torch.logsumexp((g @ G_l.T + b).double(), 1)

@@ -50,10 +50,8 @@ def test_the_signature_follows_weights_and_vocabulary(tmp_path, model_dir):
 ])  # fmt: skip
 def test_swapped_sides_are_refused(src, tgt, swapped):
     """Four words of a side tell, if less than half of them are unknown to the other side; of a word the factor counts."""
-    sides = (
-        [f"{word}|{i}".encode() for i, word in enumerate(src.split())],
-        [f"{i}|{word}".encode() for i, word in enumerate(tgt.split())],
-    )
+    forms = ("{0}|{1}", src), ("{1}|{0}", tgt)
+    sides = [[form.format(word, i).encode() for i, word in enumerate(side.split())] for form, side in forms]
     with pytest.raises(InputError, match="^table: ") if swapped else nullcontext():
         replace(small_checkpoint(), factors=(0, 1)).refuse_swapped("table", *sides)
 

@@ -13,6 +13,7 @@ from small_trainings import Training
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.rnn.checkpoint import Checkpoint, load, save
+from phrase_rescore.rnn.model import Model
 from phrase_rescore.rnn.scorer import Scorer
 from phrase_rescore.training.config import Observer
 
@@ -23,13 +24,14 @@ def swapped(forward: Checkpoint) -> Checkpoint:
 
 
 def test_direction_and_factors_are_kept(tmp_path: Path) -> None:
-    model = replace(swapped(small_checkpoint()), factors=(None, 2))
+    model = replace(swapped(small_checkpoint()), factors=(3, 2))
     save(model, str(tmp_path))
     found = load(str(tmp_path))
-    assert (found.inverse, found.factors, found.unk_shares) == (True, (None, 2), (0.2, 0.1))
-    assert found.signature.startswith("rnn-encoder-decoder|p(source|target)|target-factor:2|hidden:7|")
+    assert (found.inverse, found.factors, found.unk_shares) == (True, (3, 2), (0.2, 0.1))
+    assert found.signature.startswith("rnn-encoder-decoder|p(source|target)|source-factor:3|target-factor:2|hidden:7|")
     assert (tmp_path / "source.vocab").read_bytes().startswith(b"t0\t")
     assert found.vocabs == (found.tgt_vocab, found.src_vocab)
+    assert Model(found).embed(["a|b|s3"]).shape == (1, 7)
     pairs = [(b"t1 t2", b"s3"), (b"t4", b"s1 s1")]
     np.testing.assert_array_equal(
         scores_of(Scorer(replace(found, factors=(None, None))), pairs), scores_of(Scorer(swapped(small_checkpoint())), pairs)

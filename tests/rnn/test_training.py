@@ -84,7 +84,6 @@ def test_held_out_figures_are_those_of_the_scorer(tmp_path, monkeypatch):
 
 
 def test_without_held_out_pairs_training_goes_to_its_end(tmp_path: Path) -> None:
-    """Unless it was to end by them."""
     (tmp_path / "pairs.tsv").write_bytes(b"".join(b"%d\tx\n" % i for i in range(199)))  # too few to hold any out
     found = trained(tmp_path, max_steps=6, eval_every=1).training
     assert (found["steps"], found["distinct_pairs"]["held_out"], found["held_out"]) == (6, 0, None)
@@ -114,9 +113,7 @@ def test_a_cell_brings_its_rate_to_the_default_preset_alone_and_one_that_is_give
     (True, 100, 20, False), (True, 1, 20, True), (True, 1, 19, False),
     pytest.param(False, 100, 20, True, marks=pytest.mark.slow),
 ])  # fmt: skip
-def test_a_model_that_does_not_read_its_source_is_warned_of(
-    tmp_path: Path, belong: bool, steps: int, held_out: int, warned: bool
-) -> None:
+def test_a_model_that_does_not_read_its_source_is_warned_of(tmp_path, belong, steps, held_out, warned) -> None:
     """Hardly trained, or of a file whose targets slipped from their sources; fewer than 20 pairs do not tell."""
     rng = np.random.default_rng(1)
     sources = [" ".join(f"s{i}" for i in rng.integers(0, 12, 2)) for _ in range(4000)]

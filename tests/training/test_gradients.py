@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_models import encoded, random_pairs, small_checkpoint
 
-from phrase_rescore.data.sampling import Permutation, drawn_rows
+from phrase_rescore.data.sampling import DistinctSample, Permutation, drawn_rows
 from phrase_rescore.nn.packed import pack_pairs
 from phrase_rescore.rnn.network import RNNEncoderDecoder
 from phrase_rescore.training.pairs import PairTask
@@ -67,6 +67,13 @@ def test_drawn_rows_are_every_one_once_a_pass_and_depend_on_their_number_alone(n
 def test_every_pass_has_an_order_of_its_own():
     one, other = islice(drawn_rows(300, 300, 5), 2)
     assert one.tolist() != other.tolist()
+
+
+def test_a_sample_has_the_second_line_of_each_of_its_phrases():
+    sample = DistinctSample(3)
+    for start in (0, 9):
+        sample.add([b"%d" % i for i in range(9)], np.arange(start, start + 9))
+    assert (sample.exact, len(sample.repeated)) == (False, 3)
 
 
 def test_permutations_of_many_look_random():
