@@ -24,6 +24,7 @@ COMMANDS = {  # and the modules of phrase_rescore.cli that have them
     "report": "queries", "train-lm": "training", "train-nmt": "training", "score-lm": "queries",
     "export-lm": "decoding", "rescore": "decoding", "tune": "decoding",
 }  # fmt: skip
+_AGAIN = 0.05  # seconds
 _OF_WRITING = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -106,6 +107,17 @@ def _on_sigterm(number: int, frame: object) -> None:
     raise Terminated
 
 
+def _send_again(lost: "sys.UnraisableHookArgs") -> None:
+    """Send a signal again that came in a destructor, where Python prints and forgets it."""
+    if isinstance(lost.exc_value, KeyboardInterrupt):
+        number = signal.SIGTERM if isinstance(lost.exc_value, Terminated) else signal.SIGINT
+        timer = threading.Timer(_AGAIN, os.kill, (os.getpid(), number))  # when that is over
+        timer.daemon = True
+        timer.start()
+    else:
+        sys.__unraisablehook__(lost)
+
+
 def _report(error: BaseException) -> int:
     """Report the error that ended the command on standard error. Return the exit status."""
     match error:
@@ -146,6 +158,7 @@ def main(args: list[str] | None = None) -> None:
     try:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, _on_sigterm)
+            sys.unraisablehook = _send_again
         status = _run(args)
     except KeyboardInterrupt as error:
         status = _report(error)

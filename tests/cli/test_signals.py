@@ -1,6 +1,8 @@
 """A sample of what ``make faults`` tries: signals at lines of the package, and calls of the system that fail."""
 
+import signal
 import subprocess
+import sys
 
 import pytest
 from conftest import ROOT
@@ -23,3 +25,31 @@ def test_a_signal_at_any_line_loses_nothing(warm_python: str) -> None:
 @pytest.mark.skipif(not available(), reason="needs Linux 5.6 or later on x86_64")
 def test_a_call_of_the_system_that_fails_loses_nothing(warm_python: str) -> None:
     assert sample_of(warm_python, "system_faults.py", "--times", 40).endswith("40 faults, 0 with another result\n")
+
+
+IN_A_DESTRUCTOR = """
+import os, time
+from phrase_rescore.cli import main
+
+class Closes:
+    def __del__(self):
+        os.kill(os.getpid(), {number})
+        time.sleep(0.01)
+
+def run(args):
+    Closes()
+    time.sleep(20)
+    return 0
+
+main._run = run
+main.main([])
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_in_a_destructor_is_not_lost(number: signal.Signals, status: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_DESTRUCTOR.format(number=int(number))], capture_output=True, text=True, timeout=15
+    )
+    assert done.returncode == status
+    assert done.stderr.startswith("phrase-rescore: ")

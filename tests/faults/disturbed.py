@@ -16,10 +16,11 @@ import select
 import shutil
 import signal
 import socket
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -72,13 +73,15 @@ def _one_core(pid: int) -> set[int]:
     return {0}
 
 
-def start(args: list[str], errors: Path, prepare: Callable[[], None]) -> int:
-    """Start a command line in a process of its own, with standard error in a file; return its number."""
+def start(args: list[str], errors: Path, prepare: Callable[[], None], stdin: Path = Path(os.devnull)) -> int:
+    """Start a command line in a process of its own, standard error in a file, standard output nowhere; return its number."""
     pid = os.fork()
     if pid:
         return pid
     status = 70
     try:
+        sys.stdin = open(stdin)  # noqa: SIM115
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
         faulthandler.dump_traceback_later(_SECONDS - 5, file=2)  # of a process that hangs
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what it starts in the background ignore it
@@ -155,7 +158,12 @@ def write_inputs(folder: Path, rows: int) -> None:
     save(small_checkpoint(words=15), str(folder / "model"))
     sentences = [f"{phrase('t')} {phrase('t')}" for _ in range(300)]
     (folder / "text").write_text("".join(f"{sentence}\n" for sentence in sentences))
-    entries = [f"{i // 10} ||| {sentence}  ||| LM0= -{i}.5 ||| -{i}\n" for i, sentence in enumerate(sentences)]
+    (folder / "sources").write_text("".join(f"{phrase('s')} {phrase('s')}\n" for _ in sentences))
+    (folder / "references").write_text("".join(f"{sentence} {phrase('t')}\n" for sentence in sentences))
+    (folder / "tenths").write_text("".join(f"{sentence}\n" for sentence in sentences[::10]))
+    entries = [
+        f"{i // 10} ||| {sentence}  ||| LM0= -{i}.5 TM0= {draw.randrange(9)} ||| -{i}\n" for i, sentence in enumerate(sentences)
+    ]
     (folder / "nbest.gz").write_bytes(gzip.compress("".join(entries).encode(), 1))
     small_lm(folder / "lm", tuple(f"t{i}".encode() for i in range(15)))
 
@@ -186,6 +194,7 @@ class Job:
     older: dict[str, bytes] = field(default_factory=dict)
     expected: dict[str, bytes] = field(default_factory=dict)
     errors: Path = Path()
+    stdin: Path = Path(os.devnull)
 
     def __post_init__(self) -> None:
         self.errors = self.folder.parent / f"{self.folder.name}.errors"
@@ -210,7 +219,7 @@ class Job:
 
     def run(self, *more: str, prepare: Callable[[], None] = lambda: None) -> Ended:
         os.environ["TMPDIR"] = str(self.folder / "scratch")
-        return wait(start([*self.args, *more], self.errors, prepare), self.errors)
+        return wait(start([*self.args, *more], self.errors, prepare, self.stdin), self.errors)
 
     def noted(self, prepare: Callable[[], None], note: Callable[[], Any]) -> Any:
         """Run it undisturbed after ``prepare``; return what ``note`` says when it ends."""
@@ -290,8 +299,16 @@ def jobs(inputs: Path, out: Path, rows: int) -> Iterator[Job]:
         **{"moses.ini": b"what stood there\n"},
     )  # fmt: skip
     yield job("train-lm", f"train-lm {{text}} -m {{out}}/model --order 4 {_TINY}", "model", *resumed)
-    yield job("train-nmt", f"train-nmt {{text}} {{text}} -m {{out}}/model {_TINY}", "model", *resumed)
+    yield job("train-nmt", f"train-nmt {{sources}} {{text}} -m {{out}}/model {_TINY}", "model", *resumed)
     yield job(
         "export-lm", "export-lm -m {lm} --overwrite -o {out}/lm.nplm", "lm.nplm", **{"lm.nplm": b"what stood there\n"}
     )  # fmt: skip
     yield job("rescore", "rescore {nbest} -m {lm} --overwrite -o {out}/out.gz", "out.gz", **_OLDER)
+    yield job(
+        "tune", "tune {nbest} --reference {tenths} --restarts 0 --overwrite -o {out}/out.gz", "out.gz", **_OLDER
+    )  # fmt: skip
+    yield job(
+        "evaluate", "evaluate --set test {references} a={text} --metrics bleu --force --overwrite --statistics {out}/out.gz",
+        "out.gz", **_OLDER,
+    )  # fmt: skip
+    yield replace(job("generate", "generate -m {model} -n 2", ""), stdin=inputs / "text")

@@ -1,4 +1,4 @@
-"""Sends a signal at every line of the package that annotate and the trainings come by, goes on, and compares every byte.
+"""Sends a signal at every line of the package that long commands come by, goes on, and compares every byte.
 
 usage: signals.py [--sample N] [--jobs 2] [--only NAME] [--at FILE:LINE]
 
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from disturbed import HANGS, IDENTICAL, PACKAGE, Job, jobs, write_inputs
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
-COMMANDS = ("annotate", "train", "train --overwrite", "train-lm", "train-nmt")
+COMMANDS = ("annotate", "train", "train --overwrite", "train-lm", "train-nmt", "rescore", "tune", "evaluate", "generate")
 ROWS = 40
 # How a process may end: by the signal's exit status; by the signal itself, before the command line begins or when it is over;
 # or well, when nothing is left to be done
@@ -102,6 +102,8 @@ def share_of(folder: Path, name: str, points: list[tuple[Line, signal.Signals]],
     for line, number in points:
         status, found = outcome(job, line, number)
         statuses[f"{number.name} {status}"] += 1
+        if status == 0 and number != signal.SIGKILL:
+            print(f"{job.name}, {number.name} at {line}: ended well", flush=True)
         if found != IDENTICAL:
             wrong.append(f"{job.name}, {number.name} at {line}: {found}")
             print(wrong[-1], file=sys.stderr, flush=True)
