@@ -19,7 +19,7 @@ from phrase_rescore.messages import Progress, Say, silent
 from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.nmt.config import PRESETS as NMT_PRESETS
 from phrase_rescore.rnn.config import PRESETS
-from phrase_rescore.runtime import prepare, resolve_device, usable_cores
+from phrase_rescore.runtime import prepare, resolve_device
 from phrase_rescore.training.config import AnySettings, Observer
 
 if TYPE_CHECKING:
@@ -165,8 +165,8 @@ def annotate(
 
 def rescore(
     nbest: Path, out: Path, models: Paths = (), *, labels: Sequence[str] = (), source: Path | None = None,
-    weights: Path | None = None, scores: Paths = (), device: str = "cpu", on_read: Progress | None = None,
-    warn: Say = silent, **flags: Any,
+    weights: Path | None = None, scores: Paths = (), device: str = "cpu", threads: int | None = None,
+    on_read: Progress | None = None, warn: Say = silent, **flags: Any,
 ) -> RescoreSummary:  # fmt: skip
     """Add the scores of models to every entry of an n-best list, as ``phrase-rescore rescore`` does.
 
@@ -176,7 +176,7 @@ def rescore(
     from phrase_rescore.rescoring.run import RescoreOptions
     from phrase_rescore.rescoring.run import rescore as rescore_list
 
-    prepare(usable_cores())
+    prepare(threads)
     files = _paths(models), tuple(labels), _path(source), _path(weights), _paths(scores)
     options = RescoreOptions(os.fspath(nbest), os.fspath(out), *files, **flags)
     return rescore_list(options, resolve_device(device), on_read, warn)

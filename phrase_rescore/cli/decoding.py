@@ -142,6 +142,7 @@ def _after_rescore(values: Mapping[str, Any]) -> str:
 )  # fmt: skip
 @force_option
 @device_option("cpu")
+@options.threads_option
 @quiet_option
 def rescore(nbest: str, models: tuple[str, ...], out: str, quiet: bool, **chosen: Any) -> None:
     """Add the scores of models to every entry of NBEST, an n-best list of Moses. Every other byte stays.

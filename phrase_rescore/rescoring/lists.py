@@ -147,6 +147,11 @@ class Reader:
             hint = "tune needs the same features in every entry; make the lists without sparse features"
             raise RowError(f"{here} where the first entry has {self.shape.get(label, 0)}", hint)
 
+    def texts(self) -> list[str]:
+        """Return the text with the highest total of every segment, empty without entries."""
+        best = {i: max(entries.items(), key=lambda entry: entry[1][1]) for i, entries in self._entries.items()}
+        return [best[i][0][0] if i in best else "" for i in range(self.segments)]
+
     def weights(self) -> list[Floats]:
         """Return the weights that made the totals of each list, (features,); nothing if those of a list are no weighted sum."""
         made = [weights for weights in self._weights if weights is not None]

@@ -9,7 +9,7 @@ probability of an entry in its list. It does so again with larger weights; then 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, permutations
@@ -20,14 +20,15 @@ import torch
 from torch import Tensor
 
 from phrase_rescore.errors import InputError
-from phrase_rescore.evaluation.corpora import read_lines, segments_of
+from phrase_rescore.evaluation.corpora import Segments, read_lines, reference_of
 from phrase_rescore.evaluation.significance import LEVEL, randomization_p_values
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import check_apart
 from phrase_rescore.messages import Progress, counted, printable
 from phrase_rescore.moses.hypotheses import as_value
-from phrase_rescore.moses.parallel import Doubts, check_lines, check_segments
+from phrase_rescore.moses.parallel import Doubts, check_bleu, check_lines, check_order, check_segments, check_words
+from phrase_rescore.moses.text import marks
 from phrase_rescore.ranges import RESTARTS, SEEDS, Checked, ranged
 from phrase_rescore.rescoring.lists import Floats, Lists, Reader, Rows, best_by, chosen, given_weights, scaled
 
@@ -238,7 +239,8 @@ def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], 
     check_apart([*reads, ("--weights", starts)], [("-o", options.out)])
     warnings = list[str]()
     doubts = Doubts(options.force, warnings.append)
-    reader = _read(options, doubts, on_read)
+    references = {path: reference_of(path, read_lines(path), doubts) for path in options.references}
+    reader = _read(options, references, doubts, on_read)
     lists, labels = reader.lists(), [label for label, n in reader.shape.items() for _ in range(n)]
     names = [printable(label) + f" {k}" * (n > 1) for label, n in reader.shape.items() for k in range(1, n + 1)]
     places, scale = lists.places(), scaled(lists, RARE)[1]
@@ -249,6 +251,8 @@ def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], 
     if len(options.nbest) > 1 and (made := reader.weights()):  # their totals may be of several scales
         by_totals = chosen(lists.features, made[-1], places)
     of_totals = float(bleu(lists.counts[by_totals].sum(0)))
+    _check_reference(options, references, reader.texts(), doubts)
+    check_bleu(options.references[0], [of_totals], float(lists.counts[by_totals, 1].sum()), doubts)
     start, counting = _start(reader, options.weights, labels)
     differing = dict.fromkeys(labels[i] for i in np.flatnonzero(scaled(lists)[1]).tolist())
     new = [label for label in differing if label not in counting] if counting else []
@@ -272,9 +276,18 @@ def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], 
     return summary
 
 
-def _read(options: TuneOptions, doubts: Doubts, on_read: Progress | None) -> Reader:
+def _check_reference(options: TuneOptions, references: Mapping[str, Segments], texts: Sequence[str], doubts: Doubts) -> None:
+    """Doubt references that are not those of the ``texts``, the best of each segment, and warn of marks in either."""
+    for path, text in {options.nbest[0]: texts, **references}.items():
+        for mark in marks(text):
+            doubts.warn(f"{display_name(path)}: {mark}")
+    for path, reference in references.items():
+        check_words("reference", path, reference, texts, doubts)
+        check_order(options.nbest[0], texts, path, reference, doubts)
+
+
+def _read(options: TuneOptions, references: Mapping[str, Segments], doubts: Doubts, on_read: Progress | None) -> Reader:
     """Read the lists. Raises InputError."""
-    references = {path: segments_of(display_name(path), read_lines(path)) for path in options.references}
     check_lines(references)
     first = options.references[0]
     check_segments(options.nbest, first, references[first], doubts)

@@ -382,3 +382,34 @@ def test_a_list_of_another_number_of_segments_is_found_first(run: Run, here: Pat
     assert "no entry for 1 line" in tuned_with(run, "--force")[0]
     Path("ref").write_text("".join(f"{line}\n" for line in (*REFERENCE, "")))  # Moses writes no entries of empty lines
     assert "warning" in tuned_with(run)[0]
+
+
+WRONG = {
+    "the source": lambda lines: [" ".join(f"{word}o" for word in line.split()) for line in lines],
+    "moved by a line": lambda lines: [*lines[1:], lines[0]],
+    "of another text": lambda lines: [" ".join(line.split()[::2]) for line in reversed(lines)],
+    "what moses -t wrote": lambda lines: [f"{line} |0-7|" for line in lines],
+    "SGML": lambda lines: [f'<seg id="{i}">{line}</seg>' for i, line in enumerate(lines)],
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_reference_of_something_else_is_refused_before_the_work(run: Run, here: Path, name: str) -> None:
+    rng = np.random.default_rng(10)
+    vocabulary = [f"{a}{b}" for a in "bdfgklmnprst" for b in ("a", "e", "i", "on", "us")]
+    lines = [" ".join(rng.choice(vocabulary, 8)) for _ in range(60)]
+    entries = [
+        entry(i, f"{line} {end}", -len(end), F=-len(end), New=len(end)) for i, line in enumerate(lines) for end in ("a", "to")
+    ]
+    Path("list").write_text("".join(entries))
+    Path("right").write_text("".join(f"{line} to\n" for line in lines))
+    Path("ref").write_text("".join(f"{line}\n" for line in WRONG[name](lines)))
+    assert run("tune", "list", "--reference", "right", "--weights", "none", "--restarts", 0, "-o", "ini").status == 0
+    refused = run("tune", "list", "--reference", "ref", "--weights", "none", "-o", "other")
+    assert (refused.status, Path("other").exists()) == (1, False)
+    assert refused.last_line.startswith(("phrase-rescore: error: ref", "phrase-rescore: error: list"))
+    if name != "SGML":
+        assert (
+            run("tune", "list", "--reference", "ref", "--weights", "none", "--restarts", 0, "-o", "other", "--force").status
+            == 0
+        )
