@@ -230,6 +230,23 @@ def test_scores_that_no_good_training_leaves_are_warned_of(run: Run, tmp_path: P
     assert ["--learning-rate" in done.err for done in said] == [False, True, True]
 
 
+def test_a_probability_of_zero_is_not_the_least_that_a_column_holds(run: Run, model_dir: str, tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(b"the\n")
+    refused = []
+    for sign in (1, -1):  # one of which makes the logit of this word -inf
+        checkpoint = load(model_dir)
+        word = checkpoint.tgt_vocab.ids[b"das"]
+        with torch.no_grad():
+            checkpoint.model.decoder.b_G[word] = -3.4e38
+            checkpoint.model.decoder.G_l[word] = torch.tensor([sign * 1e38, 0, 0, 0])
+        (tmp_path / f"m{sign}").mkdir()
+        save(checkpoint, str(tmp_path / f"m{sign}"))
+        done = run("rescore", "-", "-m", tmp_path / f"m{sign}", "--source", tmp_path / "source",
+                   stdin=b"0 ||| das ||| X= 1 ||| 1 ||| 0=0\n")  # fmt: skip
+        refused.append(done.status == 1 and "<stdin>:1: " in done.err and "--learning-rate" in done.err)
+    assert sorted(refused) == [False, True]
+
+
 NEXT = {  # the list, options, and what is proposed
     "dev.nbest -m lm -o out": "tune out --reference",
     "dev.nbest -m lm -o out --source test.en": "rescore out --weights WEIGHTS.INI --best",

@@ -124,12 +124,15 @@ def test_lengths_show_another_text(run: Run, here: Path, stream: bool, monkeypat
 
 
 def test_lengths_tell_nothing_of_few_lines_or_of_lines_alike(run: Run, here: Path) -> None:
-    for source, data in (texts(48), (texts(30)[0] * 2, texts(60, 2)[1])):
-        Path("text").write_bytes(b"".join(source[::-1]))
-        assert run("rescore", "-", "--best", "--source", "text", stdin=data).status == 0
+    few, twice = texts(48), (texts(30)[0] * 2, texts(60, 2)[1])
     entries = [b"%d ||| %b ||| X= 1 ||| 1\n" % (i, b"das " * (1 + i % 3)) for i in range(99)]
-    Path("text").write_bytes(b"the house\n" * 98 + b"the\n")
-    assert run("rescore", "-", "--best", "--source", "text", stdin=b"".join(entries)).status == 0
+    alike = [b"word%d house%b\n" % (i, b" the" * (i == 90)) for i in range(99)], b"".join(entries)
+    for source, data in (few, twice, alike):
+        Path("text").write_bytes(b"".join(source[::-1]))
+        Path("list").write_bytes(data)
+        for path in ("-", "list"):
+            done = run("rescore", path, "--best", "--source", "text", stdin=data)
+            assert done.status == 0, done.err
 
 
 def test_a_source_of_unknown_words_is_named_before_the_work(run: Run, here: Path, model_dir: str) -> None:
