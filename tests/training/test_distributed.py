@@ -18,7 +18,7 @@ from phrase_rescore.training.processes import ProcessGroup, local_device
 pytestmark = pytest.mark.slow
 
 TORCHRUN = ("python", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python")
-SIZES = ("31", "1")  # of a minibatch
+SIZES = ("31", "1", "7p")  # of a minibatch; p: in pieces
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def of_one_and_two(warm_path: str, tmp_path_factory: pytest.TempPathFactory) -> 
     return folders
 
 
-@pytest.mark.parametrize("sizes", SIZES, ids=["unequal", "an empty share"])
+@pytest.mark.parametrize("sizes", SIZES, ids=["unequal", "an empty share", "unequal pieces"])
 def test_gradients_of_two_processes_are_those_of_one(of_one_and_two: list[Path], sizes: str) -> None:
     """Those of each of 20 steps agree in float64, to rounding, and so do the weights after them."""
     one, many = (np.load(folder / f"{sizes}.npz") for folder in of_one_and_two)
