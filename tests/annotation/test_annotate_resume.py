@@ -14,9 +14,10 @@ from conftest import ROOT, Result, Run
 from system_calls import available
 
 from phrase_rescore import annotate
+from phrase_rescore.annotation import run as annotation_run
 from phrase_rescore.annotation.annotator import Statistics
 from phrase_rescore.annotation.record import AnnotateObserver
-from phrase_rescore.files import row_outputs
+from phrase_rescore.files import inputs, row_outputs
 from phrase_rescore.files.outputs import PartialFile
 from phrase_rescore.files.row_outputs import DroppedRows, ResumableOutput
 from phrase_rescore.rnn.checkpoint import load, save
@@ -116,27 +117,22 @@ def test_without_resume_nothing_is_reused_or_lost(command: Command, interrupted:
     assert not Path(f"{partial}.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "found"),
-    [
-        (["--block-size", 20], "block_size 10, not 20"), (["--digits", 5], "digits 7, not 5"),
-        (["--features", "score"], "features ['score', 'count'], not ['score']"),
-        (["--gzip-level", "fast"], "gzip_level '6', not 'fast'"), (["--precision", "bf16"], "precision 'float32', not 'bf16'"),
-    ],
-)  # fmt: skip
-def test_other_options_are_refused(
-    command: Command, interrupted: Callable[[int], Path], options: list[object], found: str
-) -> None:
+@pytest.mark.parametrize(("options", "found"), [
+    (["--block-size", 20], "block_size 10, not 20"), (["--digits", 5], "digits 7, not 5"),
+    (["--features", "score"], "features ['score', 'count'], not ['score']"), (["-m", "OTHER"], "models "),
+    (["--gzip-level", "fast"], "gzip_level '6', not 'fast'"), (["--precision", "bf16"], "precision 'float32', not 'bf16'"),
+    (["--threads", 2, "--jobs", 1], "threads 1, not 2"),
+])  # fmt: skip
+def test_other_options_are_refused(command, interrupted, make_model, options, found) -> None:
     out = interrupted(20)
-    done = command(out, "--resume", *options)
+    other = make_model(logits={b"das": 2.0})
+    done = command(out, "--resume", *(other if option == "OTHER" else option for option in options))
     assert (done.status, Path(f"{out}.partial").exists()) == (2, True)
-    assert f"--resume: {out}.partial was made with {found}; " in done.last_line
+    assert f"--resume: {out}.partial was made with {found}" in done.last_line
     assert f"delete {out}.partial" in done.last_line
 
 
-def test_other_rows_are_refused_and_later_ones_are_not(
-    command: Command, table: Path, interrupted: Callable[[int], Path]
-) -> None:
+def test_other_rows_are_refused_and_later_ones_are_not(command, table, interrupted) -> None:
     out = interrupted(20)
     for rows in ([*ROWS[:19], ROWS[0], *ROWS[20:]], ROWS[:10]):
         table.write_bytes(b"".join(rows))
@@ -160,6 +156,9 @@ def test_rows_without_a_factor_that_an_interrupted_run_dropped(command: Command,
     with pytest.raises(Stopped):
         annotate(table, factored, out, jobs=1, block_rows=10, on_bad_row="drop", observer=stopping_at(40))
     options = "--on-bad-row", "drop", "--resume"
+    table.write_bytes(b"".join(rows[::-1]))
+    assert "its first 50 rows differ" in command(out, *options, model=factored).err, "dropped ones, too"
+    table.write_bytes(b"".join(rows))
     again, fresh = command(out, *options, model=factored), command(whole, *options, model=factored)
     assert (again.status, fresh.status) == (0, 0), again.err
     assert out.read_bytes() == whole.read_bytes()
@@ -198,11 +197,14 @@ def test_resume_needs_a_file(command: Command, out: str) -> None:
 
 
 @pytest.mark.usefixtures("kept_at_once")
-def test_a_bad_row_late_in_the_table_loses_nothing(command: Command, table: Path) -> None:
+@pytest.mark.parametrize(("block_bytes", "kept"), [(1 << 24, 50), (200, 48)])  # a block is ten rows, or four that are as long
+def test_a_bad_row_late_in_the_table_loses_nothing(command, table, monkeypatch, block_bytes, kept) -> None:
+    for module in (annotation_run, inputs):
+        monkeypatch.setattr(module, "BLOCK_BYTES", block_bytes)
     table.write_bytes(b"".join(ROWS[:50]) + b"bad\n")
     out = table.parent / "out.gz"
     failed = command(out)
-    assert (failed.status, "1 field in 'bad'" in failed.err, "50 rows are kept in" in failed.err) == (1, True, True)
+    assert (failed.status, "1 field in 'bad'" in failed.err, f"{kept} rows are kept in" in failed.err) == (1, True, True)
     table.write_bytes(b"".join(ROWS))
     assert command(out, "--resume").status == 0
 
@@ -234,25 +236,16 @@ def interrupt_at(
     monkeypatch.setattr(owner, method, interrupted)
 
 
-@pytest.mark.parametrize("seconds_between", [0.0, 10.0])
+@pytest.mark.parametrize("seconds", [0.0, 10.0])
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize(
-    ("owner", "method"),
-    [
-        (ResumableOutput, "write"), (ResumableOutput, "commit"), (DroppedRows, "add"), (PartialFile, "write"),
-        (Statistics, "__iadd__"), (PartialFile, "sync"), (PartialFile, "publish"), (PartialFile, "close"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("owner", "method"), [
+    (ResumableOutput, "write"), (ResumableOutput, "commit"), (DroppedRows, "add"), (PartialFile, "write"),
+    (Statistics, "__iadd__"), (PartialFile, "sync"), (PartialFile, "publish"), (PartialFile, "close"),
+])  # fmt: skip
 def test_an_interruption_at_any_place_loses_and_repeats_no_row(
-    command: Command,
-    table: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    owner: type,
-    method: str,
-    after: bool,
-    seconds_between: float,
+    command: Command, table: Path, monkeypatch: pytest.MonkeyPatch, owner: type, method: str, after: bool, seconds: float
 ) -> None:
-    monkeypatch.setattr(row_outputs, "SECONDS_BETWEEN", seconds_between)
+    monkeypatch.setattr(row_outputs, "SECONDS_BETWEEN", seconds)
     bad = {i: b"bad %d\n" % i for i in (3, 14, 15, 33, 34)}
     table.write_bytes(b"".join(bad.get(i, row) for i, row in enumerate(ROWS[:57])))
     folders = [table.parent / name for name in ("whole", "other")]
@@ -273,9 +266,7 @@ def test_an_interruption_at_any_place_loses_and_repeats_no_row(
 
 
 @pytest.mark.parametrize("rows", [30, 40])
-def test_a_complete_run_is_not_finished_with_another_table(
-    command: Command, table: Path, monkeypatch: pytest.MonkeyPatch, rows: int
-) -> None:
+def test_a_complete_run_is_not_finished_with_another_table(command, table, monkeypatch, rows) -> None:
     """Everything was written, and only names were missing: a longer table since then is another one."""
     out, options = table.parent / "out", ("--block-size", 20, "--resume")
     table.write_bytes(b"".join(ROWS[:rows]))
@@ -291,9 +282,6 @@ def test_a_complete_run_is_not_finished_with_another_table(
     assert command(out, *options).status == 0
     assert names(table.parent) == ["out", "out.columns.json", "table"]
     assert out.read_bytes().count(b"\n") == rows
-
-
-# What may change when a run is resumed
 
 
 @pytest.mark.usefixtures("kept_at_once")

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from conftest import Run
@@ -101,9 +103,7 @@ def test_same_bytes(annotation: Annotation, dask: Cluster, expected: bytes) -> N
 
 
 @pytest.mark.parametrize("trouble", ["killed", "exits", "hung", "memory", "disk", "slow"])
-def test_trouble_of_a_worker_costs_time_and_no_row(
-    annotation: Annotation, dask: Cluster, expected: bytes, trouble: str
-) -> None:
+def test_trouble_of_a_worker_costs_time_and_no_row(annotation, dask, expected, trouble) -> None:
     assert annotation(dask.address, lambda: dask.trouble(trouble)) == expected
     assert not list(dask.troubles.iterdir())
     for worker in dask.workers:  # the one that was stopped, too
@@ -112,23 +112,33 @@ def test_trouble_of_a_worker_costs_time_and_no_row(
             worker.wait()
 
 
-def test_a_model_named_from_here_is_found_by_workers_elsewhere(
-    annotation: Annotation, dask: Cluster, expected: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_named_from_here_is_found_by_workers_elsewhere(annotation, dask, expected, monkeypatch) -> None:
     monkeypatch.chdir(os.path.dirname(annotation.model_dir))
     annotation.model_dir = os.path.basename(annotation.model_dir)
     assert annotation(dask.address) == expected
 
 
-@pytest.mark.parametrize(("there", "told"), [("nothing", "lacks the model"), ("another model", "has another model at")])
-def test_a_worker_without_the_model_is_named(
-    annotation: Annotation, bare: Cluster, tmp_path: Path, there: str, told: str
-) -> None:
-    settings = {"HIDDEN": os.path.realpath(annotation.model_dir)}
+def test_each_time_that_no_worker_is_left_is_told() -> None:
+    from phrase_rescore.annotation.cluster import Cluster
+
+    counts = iter([{"one": 1, "two": 1}, {}, {}, {"one": 1}, {}])
+    warned = list[str]()
+    client: Any = SimpleNamespace(nthreads=lambda: next(counts))
+    watched = Cluster(client, "here", AnnotateObserver(warn=warned.append))
+    for _ in range(5):
+        watched.watch()
+    assert (len(warned), watched.description) == (2, "2 workers of here")
+
+
+@pytest.mark.parametrize(("there", "told"), [
+    ("nothing", "lacks the model"), ("another model", "has another model at"), ("a later version", "has phrase-rescore 9.9,"),
+])  # fmt: skip
+def test_a_worker_without_the_model_is_named(annotation, bare, tmp_path, there, told) -> None:
+    settings = {"VERSION": "9.9"} if "version" in there else {"HIDDEN": os.path.realpath(annotation.model_dir)}
     if there == "another model":
         settings["BROKEN"] = broken_copy(annotation.model_dir, tmp_path / "broken")
     bare.add_worker(**settings)
-    with pytest.raises(RescoreError, match=f"worker .* {told} "):
+    with pytest.raises(RescoreError, match=f"worker .* {told}"):
         annotation(bare.address)
     bare.end_workers()
 
@@ -146,17 +156,13 @@ def test_a_killed_client_goes_on(dask: Cluster, table: Path, model_dir: str, exp
     assert out.read_bytes() == expected
 
 
-def test_workers_with_another_version_are_refused(
-    annotation: Annotation, dask: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_with_another_version_are_refused(annotation, dask, monkeypatch) -> None:
     monkeypatch.setattr("phrase_rescore.annotation.cluster.__version__", "9.9")
     with pytest.raises(RescoreError, match=r"worker .* has .*, here is 9\.9"):
         annotation(dask.address)
 
 
-def test_another_torch_is_a_warning(
-    annotation: Annotation, dask: Cluster, expected: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_torch_is_a_warning(annotation, dask, expected, monkeypatch) -> None:
     monkeypatch.setattr("torch.__version__", "9.9")
     assert annotation(dask.address) == expected
     assert any("here is 9.9" in line for line in annotation.warned)
@@ -189,9 +195,7 @@ def test_local_workers(table: Path, model_dir: str, expected: bytes, tmp_path: P
 
 
 @pytest.mark.parametrize(("library", "where"), [("distributed", "local:2"), ("dask_jobqueue", "slurm:2")])
-def test_without_dask_one_line_says_what_to_install(
-    annotation: Annotation, run: Run, monkeypatch: pytest.MonkeyPatch, library: str, where: str
-) -> None:
+def test_without_dask_one_line_says_what_to_install(annotation, run, monkeypatch, library, where) -> None:
     monkeypatch.setitem(sys.modules, library, None)
     if library == "distributed":
         monkeypatch.delitem(sys.modules, "phrase_rescore.annotation.cluster", raising=False)
@@ -226,18 +230,13 @@ def test_slurm(table: Path, model_dir: str, expected: bytes, tmp_path: Path, run
     assert out.read_bytes() == expected
 
 
-@pytest.mark.parametrize(
-    ("where", "error", "says"),
-    [
-        ("nowhere", OptionError, "--cluster nowhere is not one of tcp://HOST:PORT"),
-        ("local:many", OptionError, "'many' is not a whole number from 1 to 100000, as in local:4"),
-        ("file:none.json", RescoreError, "none.json: no such file; start dask scheduler"),
-        ("tcp://127.0.0.1:1", RescoreError, "no scheduler answers there"),
-    ],
-)
-def test_places_that_cannot_be_reached(
-    annotation: Annotation, where: str, error: type[Exception], says: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("where", "error", "says"), [
+    ("nowhere", OptionError, "--cluster nowhere is not one of tcp://HOST:PORT"),
+    ("local:many", OptionError, "'many' is not a whole number from 1 to 100000, as in local:4"),
+    ("file:none.json", RescoreError, "none.json: no such file; start dask scheduler"),
+    ("tcp://127.0.0.1:1", RescoreError, "no scheduler answers there"),
+])  # fmt: skip
+def test_places_that_cannot_be_reached(annotation, where, error, says, monkeypatch) -> None:
     monkeypatch.setattr("phrase_rescore.annotation.cluster.FIRST_CONNECTION", 1.0)
     with pytest.raises(error, match=says):
         annotation(where)
@@ -248,9 +247,7 @@ def test_jobs_are_for_this_machine(annotation: Annotation) -> None:
         annotation("local:1", jobs=2)
 
 
-def test_a_lost_scheduler_ends_the_run_and_resume_goes_on(
-    annotation: Annotation, dask: Cluster, table: Path, model_dir: str, expected: bytes
-) -> None:
+def test_a_lost_scheduler_ends_the_run_and_resume_goes_on(annotation, dask, table, model_dir, expected) -> None:
     """The last test of the standing cluster's scheduler."""
     with pytest.raises(RescoreError, match=r"scheduler .* kept: .*--resume"):
         annotation(dask.address, dask.scheduler.kill, after=12)
@@ -259,9 +256,7 @@ def test_a_lost_scheduler_ends_the_run_and_resume_goes_on(
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_parts_cut_after_whole_blocks_make_the_bytes_of_one_run(
-    table: Path, model_dir: str, tmp_path: Path, suffix: str
-) -> None:
+def test_parts_cut_after_whole_blocks_make_the_bytes_of_one_run(table, model_dir, tmp_path, suffix) -> None:
     """GNU split cuts the table and cat puts the parts together, as ``docs/cluster.md`` does for an array of jobs."""
     cut = f"cat {table} | split -l {3 * BLOCK} -d -a 4 --filter='gzip > $FILE.gz' - {tmp_path}/part."
     subprocess.run(["bash", "-c", cut], check=True)

@@ -37,9 +37,7 @@ def test_without_a_sidecar_the_user_says_what_is_removed(run: Run, model_dir: st
 
 @pytest.mark.parametrize("scale", ["exp", "log"])
 @pytest.mark.parametrize(("features", "models"), [("score,count", 1), ("score,count", 2), ("score", 1), ("count", 1)])
-def test_columns_of_annotate(
-    run: Run, make_model: MakeModel, table: Path, tmp_path: Path, scale: str, features: str, models: int
-) -> None:
+def test_columns_of_annotate(run, make_model, table, tmp_path, scale, features, models) -> None:
     """They are replaced, and stripped, with the sidecar and without."""
     to = ["--scale", scale, "--features", features, *(word for _ in range(models) for word in ("-m", make_model()))]
     once, k = tmp_path / "once", models * len(features.split(","))
@@ -53,9 +51,7 @@ def test_columns_of_annotate(
 
 
 @pytest.mark.parametrize(("command", "k", "foreign"), [("annotate", 3, 4), ("strip", 3, 4), ("strip", 5, 4)])
-def test_what_the_sidecar_does_not_name_stays(
-    run: Run, model_dir: str, table: Path, tmp_path: Path, command: str, k: int, foreign: int
-) -> None:
+def test_what_the_sidecar_does_not_name_stays(run, model_dir, table, tmp_path, command, k, foreign) -> None:
     once, out = tmp_path / "once", tmp_path / "out"
     assert run("annotate", table, "-m", model_dir, "-o", once).status == 0
     options = ["-m", model_dir, "--replace", k] if command == "annotate" else ["--columns", k]
@@ -63,6 +59,8 @@ def test_what_the_sidecar_does_not_name_stays(
     assert (result.status, result.out, out.exists()) == (2, b"", False)
     assert f": {once}: column {foreign} is not one that {once}.columns.json names" in result.err
     assert run("strip", once, "--columns", 1).out == without_last(once.read_bytes(), 1), "fewer may go"
+    refused = run("strip", once, "-o", f"{once}.columns.json", "--overwrite")
+    assert (refused.status, "its sidecar" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize("k", [4, 5, 100])
@@ -98,12 +96,7 @@ def test_strip_counts_the_scores_of_every_row(run: Run, tmp_path: Path, first: b
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
 
 
-# Annotated twice
-
-
-def test_columns_of_another_model_follow_and_the_sidecar_names_all(
-    run: Run, make_model: MakeModel, table: Path, tmp_path: Path
-) -> None:
+def test_columns_of_another_model_follow_and_the_sidecar_names_all(run, make_model, table, tmp_path) -> None:
     one, other = make_model(), make_model(logits={b"das": 2.0})
     for name, out, model, *options in (("table", "a", one), ("a", "b", other), ("b", "c", other, "--replace", 2)):
         result = run("annotate", tmp_path / name, "-m", model, "-o", tmp_path / out, *options)
@@ -126,9 +119,7 @@ def test_the_columns_of_a_model_are_not_appended_twice(run: Run, make_model: Mak
 
 @pytest.mark.parametrize("scale", ["exp", "log"])
 @pytest.mark.parametrize("own", [1, 4])
-def test_columns_that_look_like_those_of_annotate_are_a_warning(
-    run: Run, model_dir: str, table: Path, own: int, scale: str
-) -> None:
+def test_columns_that_look_like_those_of_annotate_are_a_warning(run, model_dir, table, own, scale) -> None:
     """After a filter or a sort that lost the sidecar, say. It decides nothing."""
     plain = ROWS if own == 4 else without_last(ROWS, 3)
     once = run("annotate", "-", "-m", model_dir, "--scale", scale, stdin=plain)

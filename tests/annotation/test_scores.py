@@ -66,18 +66,15 @@ def test_a_dropped_row_takes_its_number_with_it(run: Run, here: Path) -> None:
     assert scores(result.out, 4) == pytest.approx(np.delete(P, 10), rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("numbers", "said"),
-    [
-        (b"0.5\n" * 49, "numbers: ends at line 49; table has more rows; write a number for each of its rows, in their order"),
-        (b"0.5\n" * 51, "numbers: has more lines than table has rows (50); write a number"),
-        (b"0.5\n" * 20 + b"0\n" * 30, "numbers:21: 0 is not above 0; a probability is; add --log if"),
-        (b"0.5\n" * 20 + b"1.2\n" * 30, "numbers:21: 1.2 is above 1, so it is no probability; turn costs"),
-        (b"0.5\n" * 20 + b"\n" * 30, "numbers:21: '' is not a number; write a number a line"),
-        (b"1e400\n" * 50, "numbers:1: '1e400' is not a number"),
-        (b"0.5\n1_0\n" * 25, "numbers:2: '1_0' is not a number"),
-    ],
-)
+@pytest.mark.parametrize(("numbers", "said"), [
+    (b"0.5\n" * 49, "numbers: ends at line 49; table has more rows; write a number for each of its rows, in their order"),
+    (b"0.5\n" * 51, "numbers: has more lines than table has rows (50); write a number"),
+    (b"0.5\n" * 20 + b"0\n" * 30, "numbers:21: 0 is not above 0; a probability is; add --log if"),
+    (b"0.5\n" * 20 + b"1.2\n" * 30, "numbers:21: 1.2 is above 1, so it is no probability; turn costs"),
+    (b"0.5\n" * 20 + b"\n" * 30, "numbers:21: '' is not a number; write a number a line"),
+    (b"1e400\n" * 50, "numbers:1: '1e400' is not a number"),
+    (b"0.5\n1_0\n" * 25, "numbers:2: '1_0' is not a number"),
+])  # fmt: skip
 def test_numbers_that_do_not_fit_the_table(run: Run, here: Path, numbers: bytes, said: str) -> None:
     Path("numbers").write_bytes(numbers)
     result = run("annotate", "table", "--scores", "numbers", "-o", "out", "--block-size", "8")
@@ -101,17 +98,13 @@ def test_a_run_goes_on_with_the_same_scores_alone(run: Run, here: Path, monkeypa
     assert Path("out").read_bytes() == whole
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (("-m", "MODEL", "--log"), "--log says that --scores has logarithms; to choose what is written use --scale"),
-        (("--scores", "-"), "'-', standard input; name a file"),
-        (("--scores", "table", "-o", "table"), "table"),
-    ],
-)
+@pytest.mark.parametrize(("more", "said"), [
+    (("-m", "MODEL", "--log"), "--log says that --scores has logarithms; to choose what is written use --scale"),
+    (("--scores", "-"), "'-', standard input; name a file"),
+    (("--scores", "table", "-o", "table"), "table"),
+])  # fmt: skip
 def test_options_that_do_not_fit(run: Run, here: Path, model_dir: str, more: tuple[str, ...], said: str) -> None:
-    result = run(
-        "annotate", "-" if "-" in more else "table", *(model_dir if word == "MODEL" else word for word in more), stdin=ROWS
-    )
+    words = [model_dir if word == "MODEL" else word for word in more]
+    result = run("annotate", "-" if "-" in more else "table", *words, stdin=ROWS)
     assert (result.status, result.out) == (2, b"")
     assert said in result.last_line

@@ -98,8 +98,6 @@ def test_a_bad_file_is_one_line_with_a_remedy(run: Run, model_dir: str, good: Pa
     assert listing(good.parent) == before
 
 
-# Files that are written
-
 WRITERS = {
     "annotate": "annotate {good}/table -m {model} -o {out}",
     "strip": "strip {good}/table --columns 1 -o {out}",

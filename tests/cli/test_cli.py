@@ -91,6 +91,7 @@ def test_without_a_terminal_a_line_a_minute_says_how_far_it_is(monkeypatch, caps
             time.sleep(0.05)
             bar.update(1)
             reading.update(1000)
+    assert byte_bar(("-", __file__), quiet=True).total is None, "it is not known"
     lines = capsys.readouterr().err.splitlines()
     assert 2 <= len(lines) <= 6
     assert re.fullmatch(r"phrase-rescore: scoring: [1-9][0-9]+%, 00:00, 00:00 left", lines[0])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import inspect
 import os
 import re
 import shlex
@@ -33,6 +34,19 @@ def test_every_option_has_a_type_that_says_what_it_takes() -> None:
     for command, param in parameters():
         known = isinstance(param.type, Value | PathName | click.Choice)
         assert known or (isinstance(param, click.Option) and param.is_flag), (command, param)
+
+
+@pytest.mark.parametrize(("command", "function"), [
+    ("score", "queries.score.score"), ("score-lm", "queries.score.score_lm"), ("generate", "queries.generate.generate"),
+    ("generate", "queries.generate.Search"), ("report", "report.run.report"), ("tune", "rescoring.tune.TuneOptions"),
+])  # fmt: skip
+def test_defaults_are_those_of_the_functions(command: str, function: str) -> None:
+    module, _, name = f"phrase_rescore.{function}".rpartition(".")
+    of_function = inspect.signature(getattr(pytest.importorskip(module), name)).parameters
+    given = {param.name: param.default for name, param in parameters() if name == command and isinstance(param.default, int)}
+    wanted = {name: param.default for name, param in of_function.items() if name in given}
+    assert wanted
+    assert {name: given[name] for name in wanted} == wanted
 
 
 @pytest.fixture
@@ -67,9 +81,7 @@ def listing(folder: Path) -> list[Path]:
     ("annotate table -m model -o ''", "-o", ""),
     ("train table -m ''", "-m", ""),
 ])  # fmt: skip
-def test_a_path_that_cannot_be_used_ends_the_command_before_it_begins(
-    run: Run, here: Path, line: str, name: str, path: str
-) -> None:
+def test_a_path_that_cannot_be_used_ends_the_command_before_it_begins(run, here, line, name, path) -> None:
     before = listing(here)
     result = run(*shlex.split(line))
     assert (result.status, result.out) == (2, b"")
@@ -194,6 +206,8 @@ def test_no_number_reaches_a_training(tmp_path: Path) -> None:
     for name, value in wrong:
         with pytest.raises(OptionError):
             phrase_rescore.annotate(tmp_path / "none", tmp_path / "model", tmp_path / "out", **{name: value})
+    with pytest.raises(OptionError, match="^columns: "):
+        phrase_rescore.strip(tmp_path / "none", tmp_path / "out", columns=0)
     assert os.listdir(tmp_path) == []
 
 

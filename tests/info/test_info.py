@@ -1,6 +1,7 @@
 """``info`` from the outside: what it says of tables, of models and of everything else."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from small_models import small_lm
 from phrase_rescore.info.faults import FAULTS
 from phrase_rescore.info.model import ModelInfo
 from phrase_rescore.lm import checkpoint as language_model
-from phrase_rescore.rnn.checkpoint import load
+from phrase_rescore.rnn.checkpoint import load, save
 
 TABLE = (
     b"a\xff old ||| alt ||| 0.5 0.25 1 6.1e-05 ||| 1-0 ||| 3 2 1 ||| |||\n"
@@ -71,6 +72,8 @@ def test_a_table(run: Run, table: Path) -> None:
         "rows": "4", "sources": "3", "targets": "4", "source words": "8, 5 distinct", "target words": "7, 5 distinct",
         "  2": "0.1 1 0", "  4": "6.1e-05 2.718 0", "new columns": "none", "problems": "none found",
     })  # fmt: skip
+    odd = table.rename(table.with_name(os.fsdecode(b"\xff")))
+    assert run("info", odd).out.splitlines()[1:] == [line.encode() for line in lines[1:]], "whatever the name of its file is"
 
 
 def test_problems_come_last_with_programs_and_lines(run: Run, table: Path) -> None:
@@ -116,6 +119,9 @@ def test_how_much_of_it_a_model_knows(run: Run, table: Path, model_dir: str) -> 
     known = lines[lines.index(line_of(lines, "known to")) :][:3]
     assert known[0].endswith(model_dir)
     assert [re.findall(r"[\d.]+%", line) for line in known[1:]] == [["87.5%", "80.0%"], ["71.4%", "60.0%"]]
+    save(replace(load(model_dir), factors=(0, 1)), str(table.parent))  # no word of the table has a second factor
+    of_factors = described(run, table, "-m", table.parent)["model"]
+    assert [of_factors[side]["known_tokens"] for side in ("source", "target")] == [7, 0]
 
 
 def test_columns_that_annotate_added(run: Run, tmp_path: Path, table: Path, model_dir: str) -> None:

@@ -32,6 +32,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "lr.minlexr").write_bytes(b"")
     (tmp_path / "lm").write_bytes(b"")
     (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "table.binphr.idx").touch()
     (tmp_path / "bin" / "config").write_text("API_VERSION\t15\nnum_scores\t6\n")
     (tmp_path / "bin" / "Misc.dat").write_text("Version 7\nNumScores 4\n")
     return tmp_path
@@ -51,23 +52,24 @@ def test_an_ini_that_fits_its_files(run: Run, folder: Path) -> None:
     assert run("info", path, "-m", folder).status == 2
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line", "problem"),
-    [
-        ("path={0}/table.gz", "path={0}/none", 6, "TM0: {0}/none does not exist"),
-        ("path={0}/table.gz", "path=table.gz", 6, "TM0 has the relative path table.gz; mert-moses.pl starts "),
-        ("path={0}/lm", "path={0}/table", 8, "LM0: {0}/table does not exist"),
-        ("TM0= 1 1 1 1", "TM0= 1 1 1 1 1", 10, "TM0 has 5 weights but num-features=4 (line 6); "),
-        ("TM0= 1 1 1 1\n", "", 6, "no weight of TM0 in [weight]; "),
-        ("LM0= 1", "LM0= 1 1", 12, "LM0 has 2 weights but num-features=1 (line 8); "),
-        ("order=3", "order=3 oov-feature=1", 12, "LM0 has 1 weight but num-features=2 (line 8); "),
-        ("0 T 0", "0 T 1", 6, "no line of [mapping] uses TM0"),
-        ("PhraseDictionaryM", "PhraseDictionaryGroup name=G members=TM0\nPhraseDictionaryM", 6, ""),
-        ("Memory name=TM0 num-features=4 path={0}/table.gz", "OnDisk name=TM0 num-features=4 path={0}/bin", 6, ""),
-        ("PhraseDictionaryMemory name=TM0 num-features=4 path={0}/table.gz", "ProbingPT name=TM0 num-features=4 path={0}/bin",
-         6, "TM0 has num-features=4, but its table has 6 score columns; "),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("old", "new", "line", "problem"), [
+    ("path={0}/table.gz", "path={0}/none", 6, "TM0: {0}/none does not exist"),
+    ("4 path={0}/table.gz", "5 path=table.gz", 6, "TM0 has the relative path table.gz; mert-moses.pl starts "),
+    ("path={0}/lm", "path={0}/table", 8, "LM0: {0}/table does not exist"),
+    ("TM0= 1 1 1 1", "TM0= 1 1 1 1 1", 10, "TM0 has 5 weights but num-features=4 (line 6); "),
+    ("TM0= 1 1 1 1\n", "", 6, "no weight of TM0 in [weight]; "),
+    ("LR0= 1 1 1 1 1 1", "LR0= 1 1 1 1 1", 11, "LR0 has 5 weights but num-features=6 (line 7); "),
+    ("LM0= 1", "LM0= 1 1", 12, "LM0 has 2 weights but num-features=1 (line 8); "),
+    ("order=3", "order=3 oov-feature=1", 12, "LM0 has 1 weight but num-features=2 (line 8); "),
+    ("KENLM name=LM0", "RDLM name=LM0 num-features=2", 12, "LM0 has 1 weight but num-features=2 (line 8); "),
+    ("0 T 0", "0 T 1", 6, "no line of [mapping] uses TM0"),
+    ("PhraseDictionaryM", "PhraseDictionaryGroup name=G members=TM0\nPhraseDictionaryM", 6, ""),
+    ("Memory name=TM0 num-features=4 path={0}/table.gz", "OnDisk name=TM0 num-features=4 path={0}/bin", 6, ""),
+    ("Memory name=TM0 num-features=4 path={0}/table.gz", "Binary name=TM0 num-features=4 path={0}/bin/table", 6, ""),
+    ("PhraseDictionaryMemory name=TM0 num-features=4 path={0}/table.gz", "Mmsapt name=TM0 num-features=4 path={0}/c.", 6, ""),
+    ("PhraseDictionaryMemory name=TM0 num-features=4 path={0}/table.gz", "ProbingPT name=TM0 num-features=4 path={0}/bin",
+     6, "TM0 has num-features=4, but its table has 6 score columns; "),
+])  # fmt: skip
 def test_problems_of_an_ini(run: Run, folder: Path, old: str, new: str, line: int, problem: str) -> None:
     path = folder / "moses.ini"
     path.write_text(INI.replace(old, new).format(folder))
@@ -78,6 +80,8 @@ def test_problems_of_an_ini(run: Run, folder: Path, old: str, new: str, line: in
         assert problems == []
         return
     assert any(found.startswith(f"  line {line}: {problem.format(folder)}") for found in problems), problems
+    numbers = [int(found.split()[1].rstrip(":")) for found in problems]
+    assert numbers == sorted(numbers)
     assert run("info", path, "--strict").err.endswith(f" problem{'s' * (len(problems) > 1)} (--strict)\n")
 
 

@@ -18,6 +18,8 @@ COMMANDS = {  # a command that a program keeps open, a line for it, and how many
     "embed": ("embed -m {m}", b"the\n" * BATCH, BATCH),  # as many as are read at once
     "score-lm": ("score-lm -m {lm} --flush", b"the house .\n", 1),
     "score-lm -": ("score-lm - -m {lm} --flush", b"the house .\n", 1),
+    "score at a terminal": ("score -m {m}", b"the ||| das\n", 1),
+    "score-lm at a terminal": ("score-lm -m {lm}", b"the house .\n", 1),
 }
 
 
@@ -27,15 +29,25 @@ def test_a_program_can_keep_it_open(name, model_dir, tmp_path, warm_path, monkey
     monkeypatch.setenv("PATH", warm_path)
     command, line, answers = COMMANDS[name]
     args = ["phrase-rescore", *command.format(m=model_dir, lm=small_lm(tmp_path / "lm")).split()]
-    with subprocess.Popen(args, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        assert process.stdin
+    theirs, ours = os.openpty()[::-1] if "terminal" in name else os.pipe()
+    with subprocess.Popen(args, cwd=ROOT, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        os.close(theirs)
         assert process.stdout
         for _ in range(3):
-            process.stdin.write(line)
-            process.stdin.flush()
+            os.write(ours, line)
             assert all(process.stdout.readline() for _ in range(answers)), "would wait for ever if it waited for more"
-        process.stdin.close()
+        if os.isatty(ours):
+            os.write(ours, b"\x04")  # Ctrl-D
+        else:
+            os.close(ours)
         assert process.wait() == 0
+
+
+def test_a_device_that_is_not_there(run: Run, model_dir: str, tmp_path: Path) -> None:
+    lm = small_lm(tmp_path / "lm")
+    for command, line, _ in COMMANDS.values():
+        done = run(*command.format(m=model_dir, lm=lm).split(), "--device", "cuda:99", stdin=line)
+        assert (done.status, done.out, "--device cuda:99: " in done.last_line) == (2, b"", True), command
 
 
 GOOD = {"score": b"the ||| das\nold ||| alt\n", "generate": b"the\nold\n", "embed": b"the\nold\n"}

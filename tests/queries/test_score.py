@@ -29,6 +29,14 @@ def test_scores_are_those_of_the_library_and_of_annotate(run: Run, model_dir: st
     assert [row.split(b"|||")[2].split()[1:] for row in annotated.out.splitlines()] == found
 
 
+def test_pairs_are_judged_once_by_many_of_them(run: Run, model_dir: str) -> None:
+    swapped = b"das haus ist alt\tthe house is old\n"
+    assert run("score", "-m", model_dir, stdin=swapped).status == 1
+    for flush, before in ((["--flush"], b""), ([], b"the\tdas\n" * BATCH)):
+        done = run("score", "-m", model_dir, *flush, stdin=before + swapped)
+        assert (done.status, done.out.count(b"\n")) == (0, before.count(b"\n") + 1)
+
+
 def test_words_add_up_to_the_pair(run: Run, model_dir: str) -> None:
     done = run("score", "-m", model_dir, "--per-word", "--digits", 9, stdin=b"the house ||| das zzz haus\n")
     log_p, unknown, words = done.out.rstrip(b"\n").split(b"\t")

@@ -1,8 +1,11 @@
+import base64
+import hashlib
 import importlib.util
 import json
 import os
 import re
 import shutil
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -10,9 +13,9 @@ from conftest import SOURCE_WORDS, TARGET_WORDS
 
 from phrase_rescore.moses.text import readable
 from phrase_rescore.report.page import environment
-from phrase_rescore.report.rows import TableReader
-from phrase_rescore.report.run import LEVELS, label_levels, project
-from phrase_rescore.report.sections import JOINT_EDGES, Targets, diverse, scores, spearman
+from phrase_rescore.report.rows import SideWords, TableReader
+from phrase_rescore.report.run import LEVELS, draw_maps, label_levels, project
+from phrase_rescore.report.sections import JOINT_EDGES, Targets, coverage, diverse, scores, spearman, summary, targets
 from phrase_rescore.rnn.checkpoint import load
 
 pytestmark = pytest.mark.slow
@@ -34,7 +37,7 @@ def table_rows(sources=160, seed=3):
     for src in sorted(chosen, key=lambda src: src + b" |||"):
         tgt = {b" ".join(rng.choice(others, rng.integers(1, 5))) for _ in range(rng.integers(1, 6))}
         tgt |= {HOSTILE} if src == HOSTILE else set()
-        joint = [int(rng.choice([1, 1, 2, 12, 300])) for _ in tgt]
+        joint = [int(rng.choice([1, 1, 2, 10, 300])) for _ in tgt]
         total = sum(joint)
         for phrase, n in zip(sorted(tgt), joint, strict=True):
             scores = b"0.5 0.25 %.6g 0.125" % (n / total)
@@ -71,8 +74,9 @@ def test_a_page_that_asks_nobody_for_anything(made, annotated):
     assert len(page) < 3_000_000
     outside = re.sub(r"<script.*?</script>", "", page, flags=re.S)
     assert not re.findall(r"(?:src|href)\s*=\s*['\"](?!#|data:)", outside)
-    assert page.count("<script>") == 1  # one bundle
-    assert "default-src 'none'" in page
+    (bundle,) = re.findall(r"<script>(.*?)</script>", page, re.S)
+    digest = base64.b64encode(hashlib.sha256(bundle.encode()).digest()).decode()
+    assert f"default-src 'none'; script-src 'sha256-{digest}'; " in page
     assert not any(word in page for word in ("@import", "connect-src"))  # nothing is let through beyond that
     assert outside.count("</h2>") == 6
     assert "phrase-rescore report " in page
@@ -112,13 +116,15 @@ def test_a_table_that_is_not_annotated_is_scored_on_a_sample(plain, model_dir, r
 
 def test_an_inverse_model_compares_no_targets(plain, run, tmp_path):
     table = tmp_path / "small"
-    table.write_bytes(b"\n".join(table_rows(30)) + b"\n")
-    options = ["--max-steps", 2, "--hidden", 5, "--held-out", 2, "-q"]
+    table.write_bytes(b"".join(row.partition(b" ||| 0-0")[0] + b"\n" for row in table_rows(30)))
+    options = ["--max-steps", 2, "--hidden", 5, "--held-out", 2, "--source-factor", 0, "-q"]
     assert run("train", table, "--inverse", "-m", tmp_path / "inverse", *options).status == 0
+    assert load(str(tmp_path / "inverse")).factors == (0, None)
     result = run("report", table, "-m", tmp_path / "inverse", "-o", tmp_path / "r.html")
     assert result.status == 0, result.err
     page = (tmp_path / "r.html").read_text("utf-8")
     assert "Not shown of an inverse model." in page
+    assert "This table has no counts" in page
     assert "p(source | target) of the model" in page
 
 
@@ -134,6 +140,9 @@ def test_the_model_s_own_column_is_not_taken_for_phi(plain, model_dir, run, tmp_
     found = run("report", out, "-m", model_dir, "-o", tmp_path / "r.html").last_line
     assert found.startswith(f"phrase-rescore: error: {out}: column 3 has the scores of this model")
     assert run("report", out, "-m", model_dir, "--phi-column", 2, "-o", tmp_path / "r.html").status == 0
+    out.write_bytes(out.read_bytes().splitlines(keepends=True)[0] * 3)
+    alike = run("report", out, "-m", model_dir, "-o", tmp_path / "r.html", "--overwrite")
+    assert alike.status == 0, "equal scores tell nothing"
 
 
 def test_what_cannot_be_read(annotated, model_dir, run, tmp_path):
@@ -178,17 +187,18 @@ def test_a_sample_has_whole_sources(annotated, model_dir):
 
 
 def test_without_counts_a_source_was_seen_as_often_as_it_has_rows(model_dir, tmp_path):
-    row = b"the house is small ||| %b ||| 0.5 0.5 0.5 0.5%b\n"
+    row = b"the house is . ||| %b ||| 0.5 0.5 0.5 0.5%b\n"
     for counts, seen in ((b"", 2), (b" ||| 0-0 ||| 1 7 1", 7)):
         (tmp_path / "table").write_bytes(row % (b"das", counts) + row % (b"ist", counts))
         reader, rows = read(tmp_path / "table", model_dir)
-        assert reader.long_sources == {b"the house is small": seen}
+        assert reader.long_sources == {b"the house is .": seen}
         assert rows.occurrences.tolist() == [seen]
 
 
 def test_a_class_of_joint_counts_has_its_lower_edge(annotated, model_dir):
     _, found = read(annotated, model_dir)
     _, chart = scores(found, len(found), ("source", "target"))
+    assert [median["log_phi"] for median in chart["datasets"]["medians"]] == [-0.25, -0.75, -5.75]
     for point in chart["datasets"]["points"]:
         assert point["class"] == max(i for i, edge in enumerate(JOINT_EDGES.tolist()) if edge <= max(point["joint"], 1))
 
@@ -202,19 +212,24 @@ def test_figures_are_those_of_the_rows(annotated, model_dir):
     np.testing.assert_allclose(found.log_phi[order], np.log(phi))
     np.testing.assert_allclose(found.log_p[order], np.log(p))
     assert found.joint[order].tolist() == [int(row[4].split()[2]) for row in rows]
-    src, same, several = np.array([row[0] for row in rows]), 0, 0
+    src, same, chance, several = np.array([row[0] for row in rows]), 0, 0.0, 0
     for source in set(src.tolist()):
         own = src == source
         if own.sum() > 1:
             several += 1
             same += phi[own][p[own].argmax()] == phi[own].max()
+            chance += (phi[own] == phi[own].max()).mean()
     of = Targets(found)
     assert len(of.sizes) == several
-    assert of.agreement()[0] == pytest.approx(same / several)
+    assert of.agreement() == pytest.approx((same / several, chance / several))
     for sign in (1, -1):
-        for i, _ in list(of.disagreements(sign))[:5]:
+        for i, _ in of.disagreements(sign):
             assert sign * (of.log_p[i] - of.log_phi[i]) > 0
-    target = reader.sides[1]
+            assert of.rows.src_count[i] >= 10
+    target, model = reader.sides[1], load(model_dir)
+    assert summary(found, of, reader.sides, model)["n_frequent"] == sum(int(row[4].split()[2]) >= 10 for row in rows)
+    shown = targets(found[np.repeat(found.occurrences <= 6, found.sizes)], model)
+    assert [{entry["count"] for entry in shown[kind]} for kind in ("frequent", "rare")] == [set(), {3.0, 5.0}]
     unknown = sum(word not in TARGET_WORDS for row in rows for word in row[1].split(b" "))
     assert target.unknown_words().total() == unknown > 0
 
@@ -281,6 +296,22 @@ def test_maps_bring_like_vectors_together():
         middles = places[:n].mean(axis=0), places[n:].mean(axis=0)
         assert np.linalg.norm(middles[0] - middles[1]) > 2 * np.linalg.norm(places[:n] - middles[0], axis=1).mean()
         assert (places == project(vectors)).all()
+
+
+def test_a_map_has_words_at_their_vectors_and_the_most_frequent_phrases(model_dir, monkeypatch):
+    monkeypatch.setattr("phrase_rescore.report.run.MAPPED_PHRASES", 3)
+    model = load(model_dir)
+    for vectors in (model.model.encoder.embedding, model.model.decoder.embedding):
+        vectors[model.src_vocab.ids[b"house"]] = vectors[model.src_vocab.ids[b"the"]]  # and "haus", "das"
+    *of_words, phrases = (one["records"] for one in draw_maps(model, {b"the": 1, b"house": 9, b"old": 4, b"is": 5}))
+    for words in of_words:
+        assert [len({(word["x"], word["y"]) for word in words[:n]}) for n in (2, 3, 4)] == [1, 2, 3]
+    assert [phrase["label"] for phrase in phrases] == ["house", "is", "old"]
+
+
+def test_one_side_of_other_words_is_told(model_dir):
+    sides = [SideWords(name, load(model_dir).src_vocab, None, Counter([word])) for name, word in (("a", b"x"), ("b", b"the"))]
+    assert [coverage(some, (0.1, 0.1))["fits"] for some in (sides, sides[::-1], sides[1:] * 2)] == [False, False, True]
 
 
 def test_text_is_text():
