@@ -536,7 +536,7 @@ def test_a_swapped_table_is_refused(run: Run, model_dir: str, tmp_path: Path, co
     """Before the first row; numbers and marks, which a sorted table begins with, do not hide it."""
     table, out = tmp_path / "table", tmp_path / "out"
     table.write_bytes(content)
-    to = {"annotate": [table, "-o", out, "--on-bad-row", "drop"], "report": [table, "-o", out], "score": []}[form]
+    to = {"annotate": [table, "--on-bad-row", "drop"], "report": [table, "-o", out], "score": []}[form]
     result = run(form, *to, "-m", model_dir, stdin=content)
     assert (result.status, result.out, listing(tmp_path)) == (1, b"", ["table"])
     assert ": source and target seem swapped: " in result.last_line

@@ -92,7 +92,7 @@ def test_the_same_command_goes_on(command: Command, interrupted: Callable[[int],
     out = interrupted(40)
     assert names(out.parent) == ["out.gz.partial", "out.gz.partial.json", "table"]
     whole = out.parent / "whole.gz"
-    first, again = command(whole), command(out, "--resume", "--jobs", 2)
+    first, again = command(whole), command(out, "--resume", "--jobs", 2, "--features", "count,score")
     assert (first.status, again.status) == (0, 0), again.err
     assert out.read_bytes() == whole.read_bytes()
     assert Path(f"{out}.columns.json").read_bytes() == Path(f"{whole}.columns.json").read_bytes()
