@@ -61,6 +61,7 @@ def test_every_system_is_compared_with_the_baseline(run: Run) -> None:
     """By the first of its runs, in the text that is scored."""
     Path("other").write_text(FILES["ref"].replace("m n", "m &apos;"))
     args = ["--set", "t", "ref,rnn", "b=other,rnn", "a=rnn,base", "c=base", "--detokenize", "fr", "--examples", "1"]
+    args += ["--set", "u", "ref", "b=base"]  # where nothing is compared
     result = run("evaluate", *args, "--samples", "10", "--format", "json", "-q")
     assert result.status == 0, result.err
     found = json.loads(result.out)["sets"][0]["examples"]

@@ -46,17 +46,13 @@ def test_lines_end_at_newlines_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("output", [
-    b"\ny z |1-2| x |0-0| \nd |0-0|\n",
+    b"\ny z |1-2| |3-3| x |0-0| \nd |0-0|\n",  # one without words
     b"\r\ny z |1-2| x |0-0|\r\nd |0-0|\r\n",
     b"||| \ny z |1-2| x |0-0| ||| 1-0 2-1 0-2 \nd |0-0| ||| \n",  # -print-alignment-info
     b"\n|lm=(1:-15.5:unk)| y z |1-2,wa=0-0 1-1 ,total=-1, LM0= -2| x |0-0,wa=,total=-1, LM0= 0| \n|lm=()| d |0-0,wa=| \n",
 ])  # fmt: skip
 def test_outputs_with_phrases(output: bytes) -> None:
     assert segments_of("out", output.splitlines(keepends=True)) == ("", "y z x", "d")
-
-
-def test_a_phrase_may_be_without_words() -> None:
-    assert segments_of("out", [b"x |0-0| |1-1| y |2-2|\n"]) == ("x y",)
 
 
 @pytest.mark.parametrize("text", ["", "a |0-0| b", "a |0-0|b", "a 0-0", "a &#124;0-0&#124;"])

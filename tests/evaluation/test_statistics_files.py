@@ -132,7 +132,9 @@ def test_known_figures(run: Run, here: Path) -> None:
 
     better, worse = typed("better", [1] * 10), typed("worse", [2] * 10)
     done = run("evaluate", "--set", "test", f"a={worse}", f"b={better}", "--metrics", "ter", "--format", "json")
-    (a, b) = json.loads(done.out)["sets"][0]["systems"]
+    report = json.loads(done.out)
+    assert (report["baseline"], report["resamples"], report["shuffles"]) == ("a", 1000, 10_000)
+    (a, b) = report["sets"][0]["systems"]
     assert (a["scores"]["TER"]["mean"], b["scores"]["TER"]["mean"]) == (20, 10)
     assert b["scores"]["TER"]["p_randomization"] == pytest.approx(2 / 1024, abs=0.0014)
     assert b["scores"]["TER"]["p_bootstrap"] == pytest.approx(1 / 1001)  # every resample has the same difference
@@ -140,8 +142,14 @@ def test_known_figures(run: Run, here: Path) -> None:
     runs = [typed(f"run{n}", [n] + [2] * 9) for n in (0, 2, 4)]  # TER 18, 20, 22
     others = [typed(f"other{n}", [n] + [1] * 9) for n in (0, 2, 4)]  # TER 9, 11, 13
     args = ["--set", "test", f"a={','.join(runs)}", f"b={','.join(others)}", f"c={better}", "--metrics", "ter"]
-    (of_set,) = json.loads(run("evaluate", *args, *SAMPLES, "--format", "json").out)["sets"]
-    assert [system["scores"]["TER"]["standard_deviation"] for system in of_set["systems"]] == [2, 2, None]
+    args += ["--set", "other", f"a={worse}", f"b={','.join(others)}"]
+    of_set, other = json.loads(run("evaluate", *args, *SAMPLES, "--format", "json").out)["sets"]
+    a, b, c, _, d = (system["scores"]["TER"] for system in of_set["systems"] + other["systems"])
+    assert [score["standard_deviation"] for score in (a, b, c)] == [2, 2, None]
+    assert [score["mean"] for score in (a, b, c)] == pytest.approx([20, 11, 10])
+    assert [score["difference"] for score in (b, c, d)] == pytest.approx([-9, -10, -9])
+    assert [score["p_bootstrap"] for score in (b, c, d)] == [None] * 3  # which is for one output against one
+    assert a["runs"] == pytest.approx([18, 20, 22])
     noise = of_set["noise"]["TER"]
     assert (noise["standard_deviation"], noise["degrees_of_freedom"]) == (2, 4)
     table = run("evaluate", *args, *SAMPLES).out.decode()
@@ -191,9 +199,7 @@ def written(tmp_path_factory: pytest.TempPathFactory, run: Run) -> Path:
 
 
 @pytest.mark.parametrize(("args", "status", "named"), REFUSED.values(), ids=REFUSED)
-def test_what_does_not_go_together(
-    run: Run, written: Path, monkeypatch: pytest.MonkeyPatch, args: str, status: int, named: list[str]
-) -> None:
+def test_what_does_not_go_together(run, written, monkeypatch, args: str, status: int, named: list[str]) -> None:
     monkeypatch.chdir(written)
     told = refused(run, status, *args.split())
     assert all(name in told for name in named), told

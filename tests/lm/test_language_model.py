@@ -106,9 +106,9 @@ def test_shorter_contexts_are_filled_as_moses_does():
 
 
 def test_a_word_that_the_format_cannot_have():
-    for word in (b"", b"a b", b"a\tb", b"a\nb"):
+    for word in (b"", b"a b", b"a\tb", b"a\nb", b"house", b"</s>"):  # the last ones would stand there twice
         lm = replace(small(), vocab=replace(WORDS, words=(word, *WORDS.words[1:])))
-        with pytest.raises(RescoreError, match="NPLM's format cannot write the word"):
+        with pytest.raises(RescoreError):
             write_nplm(io.BytesIO(), lm)
 
 

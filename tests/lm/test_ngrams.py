@@ -1,10 +1,12 @@
+from itertools import islice
+
 import numpy as np
 import pytest
 import torch
 
 from phrase_rescore.lm.config import Regularization
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, initialise, ngrams_at
-from phrase_rescore.lm.train import NgramTask, held_out_figures
+from phrase_rescore.lm.train import NgramTask, centre, held_out_figures
 from phrase_rescore.nn.dropout import dropout
 
 SIZES = LanguageModelSizes(vocabulary=7, order=3, embedding=4, hidden=8, output=6)
@@ -31,12 +33,15 @@ def test_shortened_contexts_lose_their_oldest_words():
     by_number = np.bincount(lost.sum(1), minlength=6) / len(contexts)
     assert by_number[0] == pytest.approx(0.5, abs=0.05)
     assert by_number[1:] == pytest.approx(0.1, abs=0.03)
+    assert len(set(map(bytes, lost.reshape(20, -1)))) == 20  # others in each minibatch
     assert (next(task(batch_size=100).batches()).contexts != SIZES.missing).all()
 
 
 def test_parts_make_up_the_minibatch():
     the_task = task(batch_size=13)
-    batch = next(the_task.batches())
+    batch, following = islice(the_task.batches(), 2)
+    draws = [part.draw for whole in (batch, following) for part in the_task.parts(whole, 3)]
+    assert len(set(draws)) == 6  # what is dropped
     for parts in (1, 2, 5, 13):
         found = the_task.parts(batch, parts)
         assert [len(part) for part in found] == [len(part) for part in found if len(part)]
@@ -62,4 +67,8 @@ def test_what_is_measured_has_neither_dropout_nor_penalty(monkeypatch):
     assert found["perplexity"] == pytest.approx(np.exp(expected), rel=1e-5)
     monkeypatch.setattr("phrase_rescore.lm.train._EVALUATED", 4)
     assert held_out_figures(the_task.module, TEXT[:11])["loss"] == pytest.approx(expected, abs=1e-6)
-    assert task(held_out=TEXT[:0]).evaluate() is None
+    without = task(held_out=TEXT[:0])
+    assert without.evaluate() is None
+    for some in (the_task, without):
+        assert abs(centre(some)["mean"]) > 0.1
+        assert centre(some)["mean"] == pytest.approx(0, abs=1e-6)

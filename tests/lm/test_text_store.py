@@ -105,10 +105,11 @@ def test_marks_around_sentences_are_not_learnt(tmp_path):
     said, stores = [], []
     for name, line in (("plain", b"the house %d\n"), ("marked", b"<s> the house %d </s>\n")):
         (tmp_path / name).write_bytes(b"".join(line % n for n in range(100)))
-        source = TextSource([str(tmp_path / name)], str(tmp_path / f"lm.{name}"), Text(held_out_share=0.1))
+        source = TextSource([str(tmp_path / name)], str(tmp_path / f"lm.{name}"), Text(held_out_share=0.1, min_count=90))
         stores.append(source.make(Observer(), lambda numbers: None))
         source.report(stores[-1], Listener(warn=said.append))
     assert stores[0].numbers == stores[1].numbers
+    assert set(stores[0].vocab.words) == {b"the", b"house"}  # that occur 90 times
     assert said == ["<s> and </s> around 100 sentences were left out; the model adds its own"]
     (tmp_path / "odd").write_bytes(b"a\na <s> b\n")
     with pytest.raises(InputError, match="odd:2: '<s>' between words"):

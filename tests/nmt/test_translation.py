@@ -182,6 +182,8 @@ def test_a_pass_has_every_pair_once_in_minibatches_of_like_lengths() -> None:
     assert sorted(seen) == list(range(640))
     assert seen != sorted(seen)
     assert np.mean([np.ptp(batch.tgt.lengths) for batch in batches]) < 3
+    means = [batch.tgt.lengths.mean() for batch in batches[:32]]
+    assert means != sorted(means)
     for first in (1, 32, 45):
         assert np.array_equal(next(of_like_lengths(pairs, 10, 1, first)).tgt.ids, batches[first].tgt.ids)
 
@@ -242,7 +244,8 @@ def test_stopped_and_resumed_it_gives_the_same_bytes(run: Run, tmp_path: Path, m
     assert weights[0] == weights[1] == weights[2]
 
 
-def test_a_bitext_has_two_files_of_equal_length(run: Run, tmp_path: Path) -> None:
+def test_a_bitext_has_two_files_of_equal_length(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phrase_rescore.nmt.train._LINES", 100)
     source, target = bitext(tmp_path)
     model = str(tmp_path / "model")
     assert "name two files" in run("train-nmt", source, "-m", model).err
@@ -262,7 +265,7 @@ def test_a_bitext_has_two_files_of_equal_length(run: Run, tmp_path: Path) -> Non
 def model(tmp_path: Path) -> Path:
     words = [Vocabulary(tuple(f"{side}{i}".encode() for i in range(n)), (9,) * n) for side, n in (("s", 4), ("t", 5))]
     (tmp_path / "nmt").mkdir()
-    save(Translation(small_model(), *words, (0.1, 0.1), {}), str(tmp_path / "nmt"))
+    save(Translation(small_model(), *words, (0.1, 0.2), {}), str(tmp_path / "nmt"))
     return tmp_path / "nmt"
 
 
@@ -279,11 +282,15 @@ def test_a_list_gets_the_score_of_each_sentence_pair(run: Run, model: Path, tmp_
         source, target = scorer.encode([sources[i].split()], 0), scorer.encode([text.encode().split()], 1)
         wanted = oracle(translation.model, source.ids.tolist(), target.ids.tolist())
         assert float(line.split("NMT0= ")[1].split()[0]) == pytest.approx(wanted, rel=1e-4)
-    assert "needs" not in result.err
     assert "--source" in run("rescore", tmp_path / "list", "-m", model).err
-    (tmp_path / "source").write_text("s0\n")
-    result = run("rescore", tmp_path / "list", "-m", model, "--source", tmp_path / "source")
-    assert "its last segment is 2" in result.err
+    for source, found, told in (
+        ("s0", "0 ||| t0 q", "NMT0: 50.0% of the words are unknown to the model, 20.0% in its training"),
+        ("s0", "1 ||| t0", "segment 1, but the source has 1"),
+        ("t0 t1 t2 t3", "0 ||| s0 s1 s2 s3", "<stdin>: source and target seem swapped"),
+    ):
+        (tmp_path / "source").write_text(f"{source}\n")
+        stdin = f"{found} ||| X= 1 ||| 1\n".encode()
+        assert told in run("rescore", "-", "-m", model, "--source", tmp_path / "source", stdin=stdin).err
 
 
 def test_other_commands_refuse_it_and_it_refuses_other_models(run: Run, model: Path, tmp_path: Path) -> None:

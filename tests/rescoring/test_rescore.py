@@ -12,7 +12,9 @@ import torch
 from conftest import Run
 from small_models import language_model, scaled, scores_of, small_lm, small_nmt
 
+from phrase_rescore import api
 from phrase_rescore.data.vocabulary import EOS
+from phrase_rescore.errors import OptionError
 from phrase_rescore.lm.checkpoint import save as save_lm
 from phrase_rescore.moses.columns import MIN_LOG_P
 from phrase_rescore.rescoring import run as rescoring
@@ -61,13 +63,13 @@ def values(data: bytes, label: bytes) -> list[list[float]]:
 
 
 def test_a_language_model_scores_hypotheses(run: Run, lm: Path) -> None:
-    data = a_list()
+    data = a_list() + b"12 |||  ||| X= 1 ||| 1\n12 ||| a\xff \x00 ||| X= 1 ||| 1\n"  # empty and odd ones, too
     result = run("rescore", "-", "-m", lm, stdin=data)
     assert result.status == 0, result.err
     assert re.sub(rb"CSLM0= [^ ]+ ", b"", result.out) == data
     texts = [line.split(b" ||| ")[1].split() for line in data.splitlines()]
     assert [v[0] for v in values(result.out, b"CSLM0")] == pytest.approx([hypothesis_log_prob(t) for t in texts], rel=1e-5)
-    assert "84 entries of 12 segments" in result.err
+    assert "86 entries of 13 segments" in result.err
 
 
 def test_blocks_and_compression_change_nothing(run: Run, lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,9 +106,7 @@ def test_a_model_of_phrase_pairs_sums_over_the_segmentation(run: Run, model_dir:
         assert unknown == sum(word not in checkpoint.tgt_vocab.words for word in words)
 
 
-def test_no_phrase_pair_has_less_than_a_column_and_none_without_a_target_counts(
-    run: Run, model_dir: str, tmp_path: Path
-) -> None:
+def test_a_pair_has_no_less_than_a_column_and_none_without_target_counts(run: Run, model_dir: str, tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(b"the house is\n")
     data = b"".join(
         b"0 ||| %b ||| X= 1 ||| 1\n" % text
@@ -172,14 +172,6 @@ def test_totals_that_are_written_alike_are_ranked_as_they_are(run: Run, tmp_path
     assert ranked == b"0 ||| b ||| LM0= -100.0001 ||| -100\n0 ||| a ||| LM0= -100.0004 ||| -100\n"
 
 
-def test_empty_and_odd_hypotheses(run: Run, lm: Path) -> None:
-    data = b"0 |||  ||| X= 1 ||| 1\n0 ||| a\xff \x00 ||| X= 1 ||| 1\n"
-    result = run("rescore", "-", "-m", lm, stdin=data)
-    assert [v[0] for v in values(result.out, b"CSLM0")] == pytest.approx(
-        [hypothesis_log_prob([]), hypothesis_log_prob([b"a\xff", b"\x00"])], rel=1e-5
-    )
-
-
 def test_marks_of_sentences_are_left_out(run: Run, lm: Path) -> None:
     data = b"0 ||| <s> the house </s> ||| X= 1 ||| 1\n0 ||| the house ||| X= 1 ||| 1\n"
     result = run("rescore", "-", "-m", lm, stdin=data)
@@ -191,9 +183,9 @@ def test_marks_of_sentences_are_left_out(run: Run, lm: Path) -> None:
 
 
 def test_a_last_line_without_its_end_may_move_up(run: Run) -> None:
-    data = b"0 ||| a b ||| LM0= -1 ||| -5\n0 ||| the house ||| LM0= -1 ||| -2"
+    data = b"0 ||| a b ||| LM0= -1 ||| -5\n0 ||| c ||| LM0= -1 ||| -5\n0 ||| the house ||| LM0= -1 ||| -2"
     assert run("rescore", "-", "--sort", stdin=data).out == (
-        b"0 ||| the house ||| LM0= -1 ||| -2\n0 ||| a b ||| LM0= -1 ||| -5\n"
+        b"0 ||| the house ||| LM0= -1 ||| -2\n0 ||| a b ||| LM0= -1 ||| -5\n0 ||| c ||| LM0= -1 ||| -5\n"  # equals as they were
     )
 
 
@@ -284,6 +276,9 @@ def test_sparse_weights_of_a_weight_file(run: Run, tmp_path: Path, monkeypatch: 
     assert "warning: no weight for 1 feature (PL_s2), counted as 0 as sparse features are in Moses" in found.err
     ini.write_text("[weight-add]\nPL_s1= -5\n[weight-file]\nsparse\n[weight]\nPL_s1= 5\nLM0= 1\n")  # which goes before both
     assert run("rescore", "-", "--weights", ini, "--best", stdin=SPARSE).out == b"the house\n"
+    late = [b"%d ||| a ||| LM0= 1%b ||| 1\n" % (i, b" PL_x= 1" * (i % 2)) for i in range(4)]  # not dense: some lack it
+    monkeypatch.setattr(rescoring, "BLOCK_ENTRIES", 2)
+    assert run("rescore", "-", "--weights", ini, stdin=b"".join(late)).status == 0
     (tmp_path / "sparse").write_text("PL_s2 -3\nLM0 9\n")  # of which only the sparse one counts
     ini.write_text("[weight-file]\nsparse\n[weight]\nPL_s1= 5\n")
     assert "no weight of the feature LM0" in run("rescore", "-", "--weights", ini, stdin=SPARSE).err
@@ -347,6 +342,10 @@ def test_scores_of_any_program(run: Run, lm: Path, tmp_path: Path, monkeypatch: 
     by_p = run("rescore", "-", "--scores", probabilities, stdin=data)
     assert [x for (x,) in values(by_p.out, b"SCORE0")] == pytest.approx(np.log(p), rel=1e-5)
     assert re.sub(rb"SCORE0= [^ ]+ ", b"", by_p.out) == data
+    with pytest.raises(OptionError):
+        api.rescore(probabilities, logs, scores=logs)
+    logs.write_text("-1\n" * 60 + "x\n" * 24)
+    assert "logs:61: 'x'" in run("rescore", "-", "--scores", logs, "--log", stdin=data).err
 
 
 LIST = a_list()
@@ -372,7 +371,7 @@ FILES = {
     "costs": b"0.5\n1.000002\n" * 42, "log-costs": b"0\n31.4\n" * 42, "small-costs": b"0\n2e-6\n" * 42,
     "bom-weight": b"\xef\xbb\xbf[weight]\nLM0= 1\n",
     "lognan": b"-0.5\nnan\n" * 42, "inf-weight": b"[weight]\nX= inf\n", "huge-weight": b"[weight]\nX= 1e999\n",
-    "1_0-weight": b"[weight]\nX= 1_0\n",
+    "1_0-weight": b"[weight]\nX= 1_0\n", "1_2-weight": b"[weight]\nX= 1 2\n",
 }  # fmt: skip
 REFUSED: dict[str, tuple[bytes, str, int, list[str]]] = {  # the list, the arguments, the status, what the message names
     "nothing to do": (LIST, "", 2, ["-m", "--weights", "--sort", "--best"]),
@@ -385,6 +384,7 @@ REFUSED: dict[str, tuple[bytes, str, int, list[str]]] = {  # the list, the argum
     "a score without a weight": (LIST, "-m lm --best", 2, ["--best", "--weights", "-m"]),
     "a file without a weight": (LIST, "--scores 84 --best", 2, ["--best", "--weights", "--scores"]),
     "two streams": (LIST, "-m lm --source -", 2, ["'-'", "--source"]),
+    "more weights than values": (entry(), "--weights 1_2-weight", 1, ["<stdin>:1: 1 value of X and 2 weights"]),
     "another compression": (LIST, "-m lm -o x.bz2", 2, ["x.bz2", ".gz"]),
     "an empty list": (b"", "-m lm", 1, ["<stdin>: is empty"]),
     "cut off in the first line": (cut_off(1), "-m lm -o out", 1, ["<stdin>:1: 2 fields"]),
@@ -393,6 +393,7 @@ REFUSED: dict[str, tuple[bytes, str, int, list[str]]] = {  # the list, the argum
         b"0 ||| a ||| lm_0= -2 tm_0= 1 ||| -1\n1 ||| b ||| lm_0= -2 tm_0= 1 PL_x= 1 ||| -1\n", "--weights lm_0", 1,
         ["<stdin>:1: no weight of the feature tm_0"],
     ),
+    "no weight of several values": (b"0 ||| a ||| lm_0= 1 tm_0= 1 2 ||| 1\n", "--weights lm_0", 1, ["<stdin>:1: ", "tm_0"]),
     "a source of fewer lines": (LIST, "-m model --source eleven", 1, ["<stdin>:78: segment 11", "11", "--source"]),
     "a source of fewer lines, to choose": (LIST, "--best --source eleven", 1, ["<stdin>:78: segment 11", "11", "--source"]),
     "a source of shorter lines": (LIST, "-m model --source short", 1, ["<stdin>:1: phrase |2-2| of a source of 2 words"]),
@@ -452,9 +453,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, model_dir: str) -> Path:
 
 
 @pytest.mark.parametrize(("data", "args", "status", "named"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_rescored(
-    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, args: str, status: int, named: list[str]
-) -> None:
+def test_what_cannot_be_rescored(run, folder, monkeypatch, data: bytes, args: str, status: int, named: list[str]) -> None:
     monkeypatch.chdir(folder)
     result = run("rescore", "-", *args.split(), stdin=data)
     assert result.status == status

@@ -6,11 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from conftest import Run
 from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 
+from phrase_rescore import api
+from phrase_rescore.errors import OptionError
 from phrase_rescore.evaluation.metrics import Metric
+from phrase_rescore.rescoring import tune
 from phrase_rescore.rescoring.lists import Lists, chosen, weights_of_totals
 from phrase_rescore.rescoring.tune import as_written, best_step, bleu, gain_over, tuned
 
@@ -95,6 +99,7 @@ RANDOM = [("the house is small . a", "a b the house is small") * 5, ("a house is
 @pytest.mark.parametrize("tokenize", ["none", "13a", "char"])
 def test_counts_and_scores_are_those_of_sacrebleu(tokenize: str) -> None:
     texts = ["", "the", "a a a a a b", "the house is small . a", "The house, is small...", "\u3000a b  the house is  ", "b"]
+    texts.append(texts[3] + 6 * " a")  # longer than any reference
     references = [["the house is small . a"] * len(texts), ["a b the house is small, a a"] * len(texts)]
     metric = BLEU(tokenize=tokenize, force=True)
     count = Metric("bleu", references, tokenize=tokenize).segment_counts
@@ -102,6 +107,9 @@ def test_counts_and_scores_are_those_of_sacrebleu(tokenize: str) -> None:
     assert [count(i, text) for i, text in enumerate(texts)] == expected
     sums = np.array([*expected, np.sum(expected, 0), np.sum(expected[1:3], 0)], float)
     assert bleu(sums).tolist() == pytest.approx([metric._compute_score_from_stats(list(row)).score for row in sums])
+    whole = sums[sums[:, 2:6].all(1)]  # where nothing is smoothed
+    assert (whole[:, 0] > whole[:, 1]).any()
+    assert [tune.expected_bleu(row).item() for row in torch.from_numpy(whole)] == pytest.approx(bleu(whole).tolist())
 
 
 def test_a_line_search_finds_the_best_of_a_grid() -> None:
@@ -122,13 +130,22 @@ def test_a_line_search_finds_the_best_of_a_grid() -> None:
 
 
 def test_weights_are_as_good_as_the_best_of_many() -> None:
-    lists = arrays(random_lists(), RANDOM)
-    places, rng = lists.places(), np.random.default_rng(3)
-    found = tuned(lists, np.ones(3), 5, 1, lambda: None)
-    assert np.abs(found).sum() == pytest.approx(1)
-    totals = np.vstack([found, rng.normal(size=(2000, 3))]) @ lists.features.T
-    ours, *others = bleu(lists.counts[places[np.arange(len(places)), totals[:, places].argmax(2)]].sum(1))
-    assert ours >= max(others) - 1e-9
+    lists = arrays(random_lists(entries=14, features=7), RANDOM)
+    places, rng, start = lists.places(), np.random.default_rng(3), np.ones(7)
+    found = [tuned(lists, start, restarts, 1, lambda: None) for restarts in range(4)]
+    assert np.abs(found).sum(1) == pytest.approx(1)
+    apart = 10.0 ** np.arange(7)
+    scaled = lists._replace(features=lists.features * apart)
+    found += [apart * tuned(scaled, found[-1] / apart, 0, seed, lambda: None) for seed in (1, 2)]
+    flat = map(torch.from_numpy, (lists.features, lists.counts, lists.segment, start))
+    along, reached = tune.searched(lists.features[places], lists.counts[places], start, rng)
+    totals = np.vstack([start, tune.climbed(*flat, 30), *found, along, rng.normal(size=(2000, 7))]) @ lists.features.T
+    scores = bleu(lists.counts[places[np.arange(len(places)), totals[:, places].argmax(2)]].sum(1)).tolist()
+    assert scores[0] < scores[1]  # uphill
+    assert scores[2:8] == sorted(scores[2:8])  # a restart loses nothing, nor does a good start
+    assert scores[2] < scores[5]
+    assert scores[7] == max(scores)
+    assert scores[8] == pytest.approx(reached)
 
 
 def test_the_weights_of_the_totals() -> None:
@@ -147,13 +164,19 @@ def test_the_weights_of_the_totals() -> None:
 def test_a_gain_is_that_over_weights_tuned_without_the_new_features() -> None:
     lists = arrays(random_lists(), RANDOM)
     places, start = lists.places(), np.array([1.0, 2.0, -3.0])
+    signs = np.where(lists.segment % 2, 1, -1)  # of the weights that the other half of the segments gives
 
     def score(totals: NDArray[np.float64]) -> float:
         return float(bleu(lists.counts[places[np.arange(len(places)), totals[places].argmax(1)]].sum(0)))
 
-    gain, p = gain_over(lists, np.array([0, 1]), start, lambda _, start: start)
-    assert gain == pytest.approx(score(lists.features @ start) - score(lists.features[:, :2] @ start[:2]))
-    assert 0 < p <= 1
+    def of_half(half: Lists, start: NDArray[np.float64]) -> NDArray[np.float64]:
+        return start if np.array_equal(half.totals, lists.totals[lists.segment % 2 == 0]) else -start
+
+    gain, p = gain_over(lists, np.array([0, 1]), start, of_half)
+    assert gain == pytest.approx(score(signs * (lists.features @ start)) - score(signs * (lists.features[:, :2] @ start[:2])))
+    assert 0 < p < 1
+    for gain, p, verdict in ((1, 0.01, "beyond noise"), (-1, 0.01, "a loss"), (1, 0.06, "within noise")):
+        assert tune.TuneSummary(gain=gain, p=p).lines()[-1].endswith(verdict)
 
 
 def judged_lists(new: Callable[[int, bool, np.random.Generator], float], seed: int, segments: int = 60) -> tuple[str, str]:
@@ -219,6 +242,7 @@ def test_what_differs_in_a_few_segments_gets_no_weight(run: Run, here: Path, few
 
 def test_the_same_seed_gives_the_same_bytes_and_lists_are_merged(run: Run, here: Path) -> None:
     lines = random_lists().splitlines(keepends=True)
+    lines.append(re.sub(r"F2= \S+", "F2= 7", lines[-1]))  # the same hypothesis by another derivation
     Path("ref").write_text("the house is small . a\na b the house is small\n" * 5)
     Path("other").write_text("a house is small\n" * 10)
     Path("list").write_text("".join(lines))
@@ -240,10 +264,7 @@ def test_the_same_seed_gives_the_same_bytes_and_lists_are_merged(run: Run, here:
     ("lines", "said"),
     [
         ("", "list: is empty; pass an n-best list"),
-        (
-            BY_HAND + entry(3, "a", 0, LM=1, TM=1, Same=1),
-            "list: its last segment is 3, but ref has 3 lines; give",
-        ),
+        (BY_HAND + entry(3, "a", 0, LM=1, TM=1, Same=1), "list: its last segment is 3, but ref has 3 lines; give"),
         (BY_HAND + entry(2, "a", 0, LM=1, Same=1), "list:7: 0 values of TM where the first entry has 1; tune needs the same"),
         (BY_HAND + entry(2, "a", 0, LM=1, TM=1, Same=1, dT_x=1), "list:7: 1 value of dT_x where the first entry has 0"),
         ("0 ||| a |||  ||| 1\n", "list:1: no features; pass a list with labelled features, as in F0= -3.2"),
@@ -268,6 +289,8 @@ def test_references_and_weights_that_do_not_fit(run: Run, here: Path) -> None:
     for text in ("LM= 1 2", "LM= 1 2\nTM=", "X= 1"):
         Path("ini").write_text(f"[weight]\n{text}\n")
         assert "error: ini: the weights " in run("tune", "list", "--reference", "ref", "--weights", "ini").err
+    with pytest.raises(OptionError):
+        api.tune("list", "ref", "ini", weights="ini")
 
 
 def tuned_with(run: Run, *more: object) -> tuple[str, dict[str, list[float]]]:
