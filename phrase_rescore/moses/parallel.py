@@ -4,6 +4,8 @@ A list, source or reference of another text costs hours and ends with a number. 
 can be right is doubted: refused too, but --force goes on.
 """
 
+from __future__ import annotations
+
 import math
 import statistics
 from collections import Counter
@@ -11,9 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from dataclasses import dataclass
 from itertools import chain
 from operator import eq
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from phrase_rescore.errors import InputError, RowError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
@@ -21,6 +21,10 @@ from phrase_rescore.files.paths import is_stream
 from phrase_rescore.messages import Say, counted, percent, share, silent
 from phrase_rescore.moses.hypotheses import Entry, read_outline
 from phrase_rescore.moses.text import unescape
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _ENOUGH = 100  # words of a text; from fewer nothing follows
 _LEAST_BLEU = 3.0  # every translation has more
@@ -227,6 +231,8 @@ class Sides:
 
     def add(self, src: Sequence[bytes], tgt: Sequence[bytes]) -> None:
         """Take the next pairs, words with single blanks between them."""
+        import numpy as np  # here and below, so that the help of commands that know Doubts need not wait for it
+
         self._equal += sum(map(eq, src, tgt))
         if self._line_by_line and self._pairs < _LOOKED_AT:
             for side, lengths in zip((src, tgt), self._lengths, strict=True):
@@ -242,12 +248,15 @@ class Sides:
         if self._equal > self._pairs / 2:
             warn(f"{name}: source and target are equal in {self._equal / self._pairs:.0%} of the pairs; are both right?")
         if self._line_by_line and self._pairs >= _STRETCH:
-            for doubt in _doubts(*map(np.concatenate, self._lengths)):
+            for doubt in _doubts(*self._lengths):
                 warn(f"{name}: {doubt}")
 
 
-def _doubts(src: NDArray[np.float32], tgt: NDArray[np.float32]) -> Iterator[str]:
-    """Yield why lines hardly can belong together by the logarithms of their lengths in words: (pairs,) each."""
+def _doubts(*lengths: Sequence[NDArray[np.float32]]) -> Iterator[str]:
+    """Yield why lines hardly can belong together by the logarithms of their lengths in words: (pairs,) each, in pieces."""
+    import numpy as np
+
+    src, tgt = map(np.concatenate, lengths)
     within = tgt[_SHIFTS:-_SHIFTS][None]
     shifted = {shift: src[_SHIFTS + shift :][: within.size][None] for shift in range(-_SHIFTS, _SHIFTS + 1)}
     fits = {shift: float(np.nan_to_num(_correlations(side, within))[0]) for shift, side in shifted.items()}
@@ -265,6 +274,8 @@ def _doubts(src: NDArray[np.float32], tgt: NDArray[np.float32]) -> Iterator[str]
 
 def _correlations(src: NDArray[np.float32], tgt: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return the correlation in each row: (rows, n) twice -> (rows,); nan where a side is short or hardly varies."""
+    import numpy as np
+
     means = [side.mean(1, keepdims=True, dtype=np.float64) for side in (src, tgt)]
     x, y = (side - mean for side, mean in zip((src, tgt), means, strict=True))
     tells = (np.minimum(x.std(1), y.std(1)) > SPREAD) & (np.minimum(*means)[:, 0] > _LONG)
