@@ -1,5 +1,6 @@
 """An annotation that was killed, or whose disk was full, continues to the same bytes; nothing is reused that should not be."""
 
+import gzip
 import json
 import re
 import subprocess
@@ -179,7 +180,7 @@ def test_damaged_partials_are_told(command: Command, interrupted: Callable[[int]
     for bad in (good[:-1], b"x" + good[1:]):
         partial.write_bytes(bad)
         assert refused(partial)
-    partial.write_bytes(good + b"more that the journal does not count")
+    partial.write_bytes(good + b"more that the journal does not count" * 1000)
     text = journal.read_text()
     entry, crc = text.splitlines()
     other_version = json.dumps({**json.loads(entry), "format_version": 1})
@@ -188,6 +189,7 @@ def test_damaged_partials_are_told(command: Command, interrupted: Callable[[int]
         assert refused(journal)
     journal.write_text(text)
     assert command(out, "--resume").status == 0
+    assert gzip.decompress(out.read_bytes()).count(b"\n") == 100
 
 
 @pytest.mark.parametrize("out", ["-", "/dev/null"])

@@ -120,6 +120,9 @@ def test_a_training_replaces_nothing_that_it_reads_or_makes(
     with pytest.raises(pr.OptionError, match="are the same|is inside"):
         pr.train("pairs", "m", **settings)
     assert [path.name for path in tmp_path.iterdir()] == ["pairs"]
+    Path("m.dropped").touch()
+    with pytest.raises(pr.InputError, match="is empty"):  # rows of an earlier training, mended, say: none are dropped now
+        pr.train("m.dropped", "m")
 
 
 @pytest.fixture(scope="module")

@@ -57,6 +57,7 @@ def test_a_total_is_replaced() -> None:
     (b"0 ||| b ||| some text ||| F0= -3 ||| -3", "'some' is not a number"), (b"0 ||| b ||| 0.2475", "3 fields"),
     (b"0 ||| b ||| 0.2475 ||| 0.1 0.2", "'0.1 0.2' is not a number"),
     (b"\xef\xbb\xbf0 ||| b ||| X= 1 ||| 1", "'\\ufeff0' is not the number of a segment"),
+    (b"6 ||| b ||| X= 1 ||| 1", "segment 6 after segment 7; sort the list"),
 ])  # fmt: skip
 def test_what_is_no_entry(line: bytes, found: str) -> None:
     with pytest.raises(InputError, match=f"list.*5.*{re.escape(found)}"):
@@ -100,11 +101,6 @@ def test_values_that_only_pass_through() -> None:
 def test_features_that_cannot_be_weighted(features: bytes, found: str) -> None:
     with pytest.raises(RowError, match=re.escape(found)):
         parse_line(b"0 ||| a ||| " + features + b" ||| 1").features()
-
-
-def test_segments_come_in_order() -> None:
-    with pytest.raises(InputError, match="segment 6 after segment 7; sort the list"):
-        list(read_entries([LINE, LINE.replace(b"7", b"6", 1)], "list"))
 
 
 def test_a_total_is_the_weighted_sum() -> None:

@@ -318,6 +318,7 @@ def test_text_is_text():
     shown = environment().from_string("{{ phrase|readable }} {{ data|tojson }}")
     assert shown.render(phrase=b"&lt;b&gt; &apos;", data=1) == "&lt;b&gt; &#39; 1"
     assert readable(b"a\xff\xe2\x80\xae") == "a\\xff\\u202e"
+    assert readable(b"&amp;lt;") == "&lt;"
     data = {"b": "</script><!--\u2028", "a": "&"}
     dumped = shown.render(phrase=b"", data=data).strip()
     assert dumped.isascii()
