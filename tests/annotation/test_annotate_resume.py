@@ -113,9 +113,10 @@ def test_without_resume_nothing_is_reused_or_lost(command: Command, interrupted:
     assert (refused.status, partial.read_bytes()) == (2, left)
     for fact in (f"error: {partial} is left from", "--resume", f"delete {partial}"):
         assert fact in refused.last_line
-    partial.unlink()
+    partial.write_bytes(b"")
     assert command(out).status == 0, "its journal alone is nothing"
-    assert not Path(f"{partial}.json").exists()
+    partial.write_bytes(left)
+    assert command(out, "--overwrite").status == 0, "nor is a partial without one"
 
 
 @pytest.mark.parametrize(("options", "found"), [

@@ -117,7 +117,6 @@ def test_a_partial_that_changed_hands_while_it_was_being_locked(out: Path, monke
 
     monkeypatch.setattr(fcntl, "flock", flock)
     write(out)
-    assert taken
     assert names(out.parent) == ["other", "out"]
     assert out.read_bytes() == b"whole"
 
@@ -147,10 +146,13 @@ def test_bytes_are_on_disk_before_names_and_names_before_others(out: Path, monke
         monkeypatch.setattr(os, call, noted(getattr(os, call)))
     output = ResumableOutput(str(out), {}, resume=False)
     output.other(f"{out}2").write(b"row")
+    output.write(b"row", 1)
     output.commit(dict, complete=True)
     journal = "out.partial.json"
     assert done == ["out2.partial", "out.partial", f"{journal}.new", f"{journal}.new -> {journal}", folder]
     assert stat.S_IMODE((out.parent / journal).stat().st_mode) == 0o600
+    with pytest.raises(OptionError, match=f"{out}2"):  # a journal names a file that is not among those of the run
+        ResumableOutput(str(out), {}, resume=True)
     output.publish()
     assert done[5:] == ["out2.partial -> out2", folder, "out.partial -> out", folder]
     with replace_directory(f"{out}3") as made:
@@ -190,7 +192,6 @@ def test_a_side_file_is_there_only_if_rows_are(out: Path) -> None:
     assert leave_out(out) == ""
     assert names(out.parent) == []
     assert leave_out(out, b"a", b"b") == f"dropped 2 rows, kept in {out}: 1, 2"
-    assert names(out.parent) == ["out"]
     assert leave_out(out, b"a") == f"dropped 1 row, kept in {out}: 1", "the older one is replaced as the output is"
     assert out.read_bytes() == b"a\n"
     assert leave_out(out, *[b"a"] * 12).endswith(": 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …")
@@ -205,7 +206,6 @@ def test_a_folder_that_may_be_written_and_not_read(out: Path, monkeypatch: pytes
     monkeypatch.setattr(atomic, "sync", sync)
     write(out)
     assert out.read_bytes() == b"whole"
-    assert names(out.parent) == ["out"]
 
 
 @pytest.mark.parametrize(("error", "rows", "notes"), [
