@@ -146,9 +146,9 @@ def test_the_model_s_own_column_is_not_taken_for_phi(plain, model_dir, run, tmp_
 
 
 def test_what_cannot_be_read(annotated, model_dir, run, tmp_path):
-    (tmp_path / "bad").write_bytes(b"das ||| the ||| 1 1 1 1\ndas ||| the ||| 1 1\n")
+    (tmp_path / "bad").write_bytes(b"das ||| the ||| 1 1 1 1\n" * 1000 + b"das ||| the ||| 1 1\n")
     result = run("report", tmp_path / "bad", "-m", model_dir)
-    assert f"error: {tmp_path / 'bad'}:2: 2 scores" in result.last_line
+    assert f"error: {tmp_path / 'bad'}:1001: 2 scores" in result.last_line
     result = run("report", annotated, "-m", model_dir, "--phi-column", 9)
     assert (result.status, f"--phi-column 9: {annotated} has no such column of its own" in result.err) == (2, True)
     assert run("report", "-", "-m", model_dir).status == 2, "it is read more than once"
