@@ -19,7 +19,7 @@ from in_memory_pairs import DistinctPairs, unknown_share
 
 from phrase_rescore.data import sorting
 from phrase_rescore.data.pair_store import LAYOUT, HeldOut, PairStore, prepare_store
-from phrase_rescore.data.prepared import fingerprint_of, unigram_log_probs
+from phrase_rescore.data.prepared import fingerprint_of
 from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.data.sorting import sorted_pairs
 from phrase_rescore.data.vocabulary import Vocabulary, most_frequent
@@ -141,12 +141,6 @@ def test_other_contents_have_other_hashes(tmp_path: Path) -> None:
     texts = [[b"a b", b"c"], [b"a a", b"c"], [b"a", b"b c"], [b"a d", b"e"]]
     stores = [prepared(tmp_path / str(i), DistinctPairs([(src, b"x") for src in text])) for i, text in enumerate(texts)]
     assert len({store.numbers.pairs_content for store in stores}) == len(texts)
-
-
-def test_unigram_log_probs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phrase_rescore.data.prepared.AT_ONCE", 2)
-    found = unigram_log_probs(np.array([2, 2, 3], np.int32), 4, ends=2)
-    assert np.exp(found) == pytest.approx(np.array([3, 1, 3, 2]) / 9), "each once more than it is there"
 
 
 def test_fits_only_its_fingerprint(tmp_path: Path) -> None:

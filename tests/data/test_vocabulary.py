@@ -58,7 +58,7 @@ def test_the_rarest_hundredth_teaches_unk(types: int, shortlist: int, kept: int,
     assert set(vocabulary.words) == {b"%d" % i for i in range(types - kept, types)}, "the most frequent are kept"
 
 
-@given(st.dictionaries(WORD, st.integers(0, 10**12)))
+@given(st.dictionaries(WORD, st.sampled_from([0, 1, 10**18 - 1])))
 def test_format_and_read_are_inverse_for_all_bytes(tmp_path_factory: pytest.TempPathFactory, words: dict[bytes, int]) -> None:
     vocabulary = Vocabulary(tuple(words), tuple(words.values()))
     path = tmp_path_factory.getbasetemp() / "side.vocab"

@@ -15,6 +15,7 @@ from phrase_rescore.nn.packed import PackedSequences, pack_pairs
 from phrase_rescore.nn.storage import numbers_of
 from phrase_rescore.rnn.checkpoint import load, save
 from phrase_rescore.rnn.config import PRESETS
+from phrase_rescore.rnn.model import Model
 from phrase_rescore.rnn.network import ModelConfig, RNNEncoderDecoder, initialise
 from phrase_rescore.rnn.scorer import PhraseEncoder, Scorer
 
@@ -158,3 +159,5 @@ def test_scoring_phrases_as_bytes():
     expected = [log_prob(weights(checkpoint), *pair) for pair in (([2, 5], [4, 1, 1]), ([3], [2]))]
     np.testing.assert_allclose(got, expected, atol=1e-5)
     assert scores_of(Scorer(checkpoint), []).shape == (0,)
+    in_bf16 = scores_of(Scorer(checkpoint, precision="bf16"), [(b"s1", b"t0")])
+    assert got[1] != in_bf16[0] == pytest.approx(Model(checkpoint, precision="bf16").score([b"s1"], [b"t0"])[0], rel=1e-6)

@@ -85,8 +85,12 @@ def test_held_out_figures_are_those_of_the_scorer(tmp_path, monkeypatch):
 
 def test_without_held_out_pairs_training_goes_to_its_end(tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_bytes(b"".join(b"%d\tx\n" % i for i in range(199)))  # too few to hold any out
-    found = trained(tmp_path, max_steps=6, eval_every=1).training
+    warned = list[str]()
+    checkpoint = trained(tmp_path, "model", Observer(warn=warned.append), max_steps=6, eval_every=1, learning_rate=1e-9)
+    found, initial = checkpoint.training, checkpoint.model.decoder.b_G.exp()
     assert (found["steps"], found["distinct_pairs"]["held_out"], found["held_out"]) == (6, 0, None)
+    assert any("too few sources to hold any out" in line for line in warned)
+    assert (initial * 401).tolist() == pytest.approx([200, 1, 200]), "EOS, UNK and x, each once more than it is there"
     with pytest.raises(OptionError, match="--patience 3 needs held-out data, but there are none"):
         trained(tmp_path, "patient", max_steps=6, eval_every=1, patience=3)
     assert [path.name for path in tmp_path.glob("patient*")] == ["patient.pairs"]

@@ -11,6 +11,7 @@ from small_models import scores_of, small_checkpoint, vocabulary
 
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.rnn.checkpoint import Checkpoint
+from phrase_rescore.rnn.model import Model
 from phrase_rescore.rnn.scorer import Prefixes, ReadyModel, Scorer
 from phrase_rescore.rnn.translator import Hypothesis, Translator, best_of_each
 
@@ -154,7 +155,7 @@ def test_no_target_is_longer_than_it_may_be() -> None:
     with torch.no_grad():
         checkpoint.model.decoder.b_G[0] = -20.0  # no target would ever end
     translator, scorer = Translator(checkpoint), Scorer(checkpoint)
-    for found in (translator.n_best(SOURCES, max_length=4), translator.samples(SOURCES, 5, seed=1, max_length=4)):
+    for found in (Model(checkpoint).generate(SOURCES, max_length=4), translator.samples(SOURCES, 5, seed=1, max_length=4)):
         for source, hypotheses in zip(SOURCES, found, strict=True):
             expected = scores_of(scorer, [(source, p.target) for p in hypotheses])
             assert [p.log_p for p in hypotheses] == pytest.approx(expected.tolist(), abs=1e-4)
