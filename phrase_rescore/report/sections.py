@@ -143,7 +143,7 @@ def scores(rows: SampleRows, of_table: int, sides: tuple[str, str]) -> tuple[dic
                 "phi": float(f"{math.exp(log_phi):.4g}"), "p": float(f"{math.exp(log_p):.4g}"), "weight": round(weight, 3),
             })  # fmt: skip
     medians = _medians(rows)
-    left, right = (medians[-1], medians[0]) if len(medians) > 1 else (None, None)
+    left, right = (medians[-1], medians[0]) if len(medians) > 1 and medians[0]["log_phi"] == 0 else (None, None)
     return {"sampled": len(records), "left": left, "right": right}, scatter(records, medians, JOINT_CLASSES, *sides)
 
 

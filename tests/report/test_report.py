@@ -197,7 +197,10 @@ def test_without_counts_a_source_was_seen_as_often_as_it_has_rows(model_dir, tmp
 
 def test_a_class_of_joint_counts_has_its_lower_edge(annotated, model_dir):
     _, found = read(annotated, model_dir)
-    _, chart = scores(found, len(found), ("source", "target"))
+    facts, chart = scores(found, len(found), ("source", "target"))
+    assert facts["right"] is None, "fewer than 50 rows have φ = 1"
+    thrice, _ = scores(found[np.repeat(np.arange(len(found)), 3)], len(found), ("source", "target"))
+    assert thrice["left"]["log_phi"] < thrice["right"]["log_phi"] == 0
     assert [median["log_phi"] for median in chart["datasets"]["medians"]] == [-0.25, -0.75, -5.75]
     for point in chart["datasets"]["points"]:
         assert point["class"] == max(i for i, edge in enumerate(JOINT_EDGES.tolist()) if edge <= max(point["joint"], 1))
