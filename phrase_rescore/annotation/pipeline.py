@@ -112,7 +112,7 @@ def choose_jobs(options: AnnotateOptions, devices: tuple[str, ...]) -> int:
     cores, threads = usable_cores(), options.threads
     most = cores if devices[0].startswith("cpu") else GPU_JOBS * len(devices)
     jobs = options.jobs or max(1, min(cores // threads, most))
-    if jobs * threads > cores:
-        raise OptionError(f"--jobs {jobs} with --threads {threads} needs {jobs * threads} cores; this process may use {cores}")
+    if jobs * threads > (there := len(os.sched_getaffinity(0))):
+        raise OptionError(f"--jobs {jobs} with --threads {threads} needs {jobs * threads} cores; this process may use {there}")
     prepare(threads)
     return jobs
