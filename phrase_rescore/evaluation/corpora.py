@@ -9,15 +9,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from typing import TYPE_CHECKING
 
 from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.files.inputs import display_name, open_input, read_rows
 from phrase_rescore.messages import printable, shown
 from phrase_rescore.moses.file_kinds import JUDGED, SEGMENTS, check_kind
 from phrase_rescore.moses.hypotheses import parse_surface
-from phrase_rescore.moses.parallel import Doubts
 from phrase_rescore.moses.table import split_fields, words
 from phrase_rescore.moses.text import decoded, parsed_lines
+
+if TYPE_CHECKING:  # it imports numpy, and --help need not wait for that
+    from phrase_rescore.moses.parallel import Doubts
 
 Segments = tuple[str, ...]
 
