@@ -44,6 +44,7 @@ def test_devices_share_the_blocks_in_turn(run: Run, model_dir: str, table: Path,
 
     monkeypatch.setattr(annotator, "scorer_of", scorer)
     monkeypatch.setattr(pipeline, "resolve_devices", lambda names: ("cpu", "cpu:0"))
+    monkeypatch.setattr(pipeline, "usable_cores", lambda: 2)
     shared = run(*arguments, "--device", "cuda:0,cuda:1", "--jobs", 2)
     assert shared.out == alone.out
     assert sorted(asked) == ["cpu"] * 6 + ["cpu:0"] * 6
