@@ -151,7 +151,7 @@ def test_bytes_are_on_disk_before_names_and_names_before_others(out: Path, monke
     journal = "out.partial.json"
     assert done == ["out2.partial", "out.partial", f"{journal}.new", f"{journal}.new -> {journal}", folder]
     assert stat.S_IMODE((out.parent / journal).stat().st_mode) == 0o600
-    with pytest.raises(OptionError, match=f"{out}2"):  # a journal names a file that is not among those of the run
+    with pytest.raises(OptionError, match=f"{out}2 "):  # a journal names a file that is not among those of the run
         ResumableOutput(str(out), {}, resume=True)
     output.publish()
     assert done[5:] == ["out2.partial -> out2", folder, "out.partial -> out", folder]
@@ -212,9 +212,10 @@ def test_a_folder_that_may_be_written_and_not_read(out: Path, monkeypatch: pytes
     (OptionError("-o"), 0, []), (OptionError("-o"), 2, ["OUTPUT IS INCOMPLETE: 2 rows"]),
     (RescoreError("bad"), 0, []), (RescoreError("bad"), 1, ["OUTPUT IS INCOMPLETE: 1 rows"]),
 ])  # fmt: skip
-def test_an_error_says_what_went_to_a_stream(out: Path, error: RescoreError, rows: int, notes: list[str]) -> None:
-    for path, found in ((out, []), ("/dev/null", notes)):
+def test_an_error_says_what_went_to_a_stream(capfd, out: Path, error: RescoreError, rows: int, notes: list[str]) -> None:
+    for path, found in ((out, []), ("/dev/stdout", notes)):
         with pytest.raises(RescoreError) as caught, row_output(str(path)) as output:
             output.write(b"row\n" * rows, rows)
+            assert capfd.readouterr().out == ("" if path is out else "row\n" * rows), "at once"
             raise error
         assert getattr(caught.value, "__notes__", []) == found
