@@ -162,11 +162,15 @@ class Sentences:
 
     def __call__(self, line: bytes) -> list[bytes]:
         """Return the words of a line."""
-        text = self.unmarked(line).rstrip(b"\r\n")
-        if text.endswith(b".") and not text.endswith(b".."):
-            self._apart += text.endswith(b" .")
-            self._attached += not text.endswith(b" .")
-        return self.bare(words(self.tokenize(text) if self.tokenize else text))
+        if line.startswith(codecs.BOM_UTF8):
+            line = self.unmarked(line)
+        text = line.rstrip(b"\r\n")
+        if text.endswith(b" ."):
+            self._apart += 1
+        elif text.endswith(b".") and not text.endswith(b".."):
+            self._attached += 1
+        found = words(self.tokenize(text) if self.tokenize else text)
+        return found if _MARKS.isdisjoint(found) else self.bare(found)
 
     def unmarked(self, line: bytes) -> bytes:
         """Return a line without a byte order mark, which is never a word, wherever files were concatenated."""
@@ -256,8 +260,8 @@ def parsed_lines(lines: Iterable[bytes], parse: Callable[[bytes], T], name: str,
 _LINES = 4096  # of a text, at a time
 
 
-def read_sentences(path: str, read: Sentences, on_read: Progress | None = None) -> Generator[list[list[bytes]]]:
-    """Read the sentences of a text to train on, some at a time. Raises InputError for an empty file or one of another kind."""
+def read_sentences(path: str, read: Callable[[bytes], T], on_read: Progress | None = None) -> Generator[list[T]]:
+    """Read lines of a text to train on, some at a time. Raises InputError as ``read``, for an empty file, for another kind."""
     with open_input(path, on_read) as stream:
         rows, name = read_rows(stream), display_name(path)
         first = list(islice(rows, _LINES))

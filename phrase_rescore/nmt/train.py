@@ -81,11 +81,15 @@ def bitext(inputs: Sequence[str]) -> PairInputs:
 def _read_bitext(source: str, target: str, sentences: Sentences, on_read: Progress | None = None) -> Generator[PairBlock]:
     """Read all pairs but those with an empty side. Raises InputError as ``read_sentences``, or if a file has more lines."""
     lines = 0
+
+    def phrase(line: bytes) -> bytes:  # made at once: lists of words would cost as much again
+        return b" ".join(sentences(line))
+
     with ExitStack() as reading:
-        texts = [reading.enter_context(closing(read_sentences(path, sentences, on_read))) for path in (source, target)]
+        texts = [reading.enter_context(closing(read_sentences(path, phrase, on_read))) for path in (source, target)]
         sides = [chain.from_iterable(text) for text in texts]
         while True:
-            src, tgt = ([b" ".join(sentence) for sentence in islice(side, _LINES)] for side in sides)
+            src, tgt = (list(islice(side, _LINES)) for side in sides)
             lines += min(len(src), len(tgt))
             if len(src) != len(tgt):
                 short, long = (source, target) if len(src) < len(tgt) else (target, source)
