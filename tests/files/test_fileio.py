@@ -73,10 +73,10 @@ def test_zstandard_file_that_begins_with_a_skippable_frame(tmp_path: Path) -> No
 def test_cut_off_anywhere_is_an_error_that_names_the_file(tmp_path: Path, codec: Codec) -> None:
     whole = codec.compress(ROWS)
     for end in range(codec.magic, len(whole)):
-        path = written(tmp_path, whole[:end])
+        path = written(tmp_path, whole[:end], "a\nb")
         with pytest.raises(InputError) as caught:
             read_all(path)
-        assert str(caught.value) == f"{path}: the compressed file is cut off; make or copy it again", end
+        assert str(caught.value) == f"{tmp_path}/a\\nb: the compressed file is cut off; make or copy it again", end
         with pytest.raises(InputError):
             read_all(written(tmp_path, whole + whole[:end]))
 
