@@ -1,6 +1,7 @@
 """Where ``annotate`` computes: devices, processes, threads and precision share one stream; the bytes are the same."""
 
 import math
+import os
 import random
 from pathlib import Path
 
@@ -98,6 +99,7 @@ def test_a_device_too_small_for_one_pair(run: Run, make_model, table: Path, monk
 
 def test_cores_are_never_shared_by_more_threads(run: Run, model_dir: str, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "usable_cores", lambda: 4)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(4)))
     result = run("annotate", table, "-m", model_dir, "--jobs", 3, "--threads", 2)
     assert result.status == 2
     assert "--jobs 3 with --threads 2 needs 6 cores; this process may use 4" in result.err
