@@ -226,7 +226,6 @@ def test_standard_input_compressed_files_and_the_seed_s_place(run: Run) -> None:
 
 
 USAGE = {
-    "no set": ([], "Error: Missing option '--set'."),
     "words behind another option": (["--set", "d", "ref", "-q", "a=all"], "Error: Invalid value for '--set': set 'd' has no"),
     "words before": (["ref", "--set", "dev", "ref", "a=all"], "Error: Got unexpected extra argument (ref)"),
     "an empty set": (["--set"], "Error: Option '--set' requires an argument."),

@@ -30,7 +30,7 @@ def test_sharing_changes_nothing(rows, contexts):
     ngrams = Ngrams(array[:, :3], array[:, 3])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ngram_scorer, "CONTEXTS", contexts)
-        patch.setattr(ngram_scorer, "PAIRS", contexts)
+        patch.setattr(ngram_scorer, "PAIRS", 2)
         found = NgramScorer(LM).log_probs(ngrams)
     expected = one_by_one(ngrams)
     assert found == pytest.approx(expected, abs=2e-6, rel=5e-7)  # float32: four units of the last place

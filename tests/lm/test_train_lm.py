@@ -95,8 +95,8 @@ def test_what_is_prepared_is_used_again(run: Run, text: Path, tmp_path: Path) ->
     again = run(*line, "--overwrite")
     assert f"text: found prepared in {tmp_path}/encoded" in again.err
     (tmp_path / "words").write_text("a\t1\nb\t1\n")
-    few = ("--shortlist", "2")
-    for other in (("--held-out-share", "0.3"), ("--held-out", "7"), few, (*few, "--vocab", str(tmp_path / "words"))):
+    share, few = ("--held-out-share", "0.3"), ("--shortlist", "2")
+    for other in (share, (*share, "--held-out", "7"), few, (*few, "--vocab", str(tmp_path / "words"))):
         assert "found prepared" not in run(*line, "--overwrite", *other).err
     with open(text, "a") as stream:
         stream.write("one more\n")
@@ -146,6 +146,7 @@ def test_odd_text_is_learnt(run: Run, tmp_path: Path) -> None:
     vocab = load(str(tmp_path / "lm")).vocab.words
     assert not {b"</s>", b"<s>", b"<unk>", b"<UNK>", b"\r"} & set(vocab)
     assert "warning: too few sentences to hold any out" in result.err
+    assert "too few" not in run(*command(tmp_path / "text", tmp_path / "none", "--max-steps", "3", "--held-out-share", "0")).err
 
 
 def test_a_model_without_shortened_contexts_is_exported_with_a_warning(run: Run, text: Path, tmp_path: Path) -> None:
@@ -154,8 +155,7 @@ def test_a_model_without_shortened_contexts_is_exported_with_a_warning(run: Run,
     assert run(*command(text, tmp_path / "whole", "-q", "--max-steps", "2", "--shorten", "0")).status == 0
     told = run("export-lm", "-m", tmp_path / "whole", "-o", tmp_path / "y").err
     assert "warning: trained with --shorten 0: " in told
-    whole_contexts = b"0 ||| a b c ||| X= 1 ||| 1\n"
-    assert "warning" not in run("rescore", "-", "-m", tmp_path / "whole", stdin=whole_contexts).err
+    assert "warning" not in run("rescore", "-", "-m", tmp_path / "whole", stdin=b"0 ||| a b ||| X= 1 ||| 1\n").err
 
 
 def test_bf16_changes_the_products_of_training_alone(text: Path, tmp_path: Path) -> None:

@@ -26,16 +26,14 @@ def entry(segment: int, text: str, total: float, **features: float) -> str:
     return f"{segment} ||| {text} ||| {' '.join(f'{label}= {value:g}' for label, value in features.items())} ||| {total:g}\n"
 
 
-BY_HAND = "".join(
-    [
-        entry(0, "the house is small .", -1, LM=-1, TM=0, Same=2),  # right if TM counts for more than LM
-        entry(0, "the house is is .", 0, LM=0, TM=-2, Same=2),
-        entry(1, "a b x d", 1, LM=1, TM=-3, Same=1),
-        entry(1, "a b c d", 0, LM=0, TM=-1, Same=1),  # right if w(LM) < 2 w(TM)
-        entry(2, "e f g h", 3, LM=3, TM=1, Same=0),  # right if LM counts for anything
-        entry(2, "e f g x", 0, LM=0, TM=1, Same=0),
-    ]
-)
+BY_HAND = "".join([
+    entry(0, "the house is small .", -1, LM=-1, TM=0, Same=2),  # right if TM counts for more than LM
+    entry(0, "the house is is .", 0, LM=0, TM=-2, Same=2),
+    entry(1, "a b x d", 1, LM=1, TM=-3, Same=1),
+    entry(1, "a b c d", 0, LM=0, TM=-1, Same=1),  # right if w(LM) < 2 w(TM)
+    entry(2, "e f g h", 3, LM=3, TM=1, Same=0),  # right if LM counts for anything
+    entry(2, "e f g x", 0, LM=0, TM=1, Same=0),
+])  # fmt: skip
 
 
 @pytest.fixture
@@ -108,7 +106,6 @@ def test_counts_and_scores_are_those_of_sacrebleu(tokenize: str) -> None:
     sums = np.array([*expected, np.sum(expected, 0), np.sum(expected[1:3], 0)], float)
     assert bleu(sums).tolist() == pytest.approx([metric._compute_score_from_stats(list(row)).score for row in sums])
     whole = sums[sums[:, 2:6].all(1)]  # where nothing is smoothed
-    assert (whole[:, 0] > whole[:, 1]).any()
     assert [tune.expected_bleu(row).item() for row in torch.from_numpy(whole)] == pytest.approx(bleu(whole).tolist())
 
 
@@ -143,8 +140,7 @@ def test_weights_are_as_good_as_the_best_of_many() -> None:
     scores = bleu(lists.counts[places[np.arange(len(places)), totals[:, places].argmax(2)]].sum(1)).tolist()
     assert scores[0] < scores[1]  # uphill
     assert scores[2:8] == sorted(scores[2:8])  # a restart loses nothing, nor does a good start
-    assert scores[2] < scores[5]
-    assert scores[7] == max(scores)
+    assert scores[2] < scores[5] <= scores[7] == max(scores)
     assert scores[8] == pytest.approx(reached)
 
 
@@ -260,18 +256,15 @@ def test_the_same_seed_gives_the_same_bytes_and_lists_are_merged(run: Run, here:
     assert float(re.search(r"(\S+) by the new weights", again.err)[1]) >= float(score[1])  # type: ignore[index]
 
 
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [
-        ("", "list: is empty; pass an n-best list"),
-        (BY_HAND + entry(3, "a", 0, LM=1, TM=1, Same=1), "list: its last segment is 3, but ref has 3 lines; give"),
-        (BY_HAND + entry(2, "a", 0, LM=1, Same=1), "list:7: 0 values of TM where the first entry has 1; tune needs the same"),
-        (BY_HAND + entry(2, "a", 0, LM=1, TM=1, Same=1, dT_x=1), "list:7: 1 value of dT_x where the first entry has 0"),
-        ("0 ||| a |||  ||| 1\n", "list:1: no features; pass a list with labelled features, as in F0= -3.2"),
-        ("0 ||| a ||| LM= 1 ||| 1\n0 ||| b ||| LM= 1 ||| 1\n", "list: all entries of a segment have the same features"),
-        ("0 ||| a ||| LM= 1 ||| x\n", "list:1: 'x' is not a number"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "said"), [
+    ("", "list: is empty; pass an n-best list"),
+    (BY_HAND + entry(3, "a", 0, LM=1, TM=1, Same=1), "list: its last segment is 3, but ref has 3 lines; give"),
+    (BY_HAND + entry(2, "a", 0, LM=1, Same=1), "list:7: 0 values of TM where the first entry has 1; tune needs the same"),
+    (BY_HAND + entry(2, "a", 0, LM=1, TM=1, Same=1, dT_x=1), "list:7: 1 value of dT_x where the first entry has 0"),
+    ("0 ||| a |||  ||| 1\n", "list:1: no features; pass a list with labelled features, as in F0= -3.2"),
+    ("0 ||| a ||| LM= 1 ||| 1\n0 ||| b ||| LM= 1 ||| 1\n", "list: all entries of a segment have the same features"),
+    ("0 ||| a ||| LM= 1 ||| x\n", "list:1: 'x' is not a number"),
+])  # fmt: skip
 def test_lists_that_cannot_be_used(run: Run, here: Path, lines: str, said: str) -> None:
     Path("list").write_text(lines)
     result = run("tune", "list", "--reference", "ref", "-o", "ini", "--force")
@@ -431,8 +424,5 @@ def test_a_reference_of_something_else_is_refused_before_the_work(run: Run, here
     refused = run("tune", "list", "--reference", "ref", "--weights", "none", "-o", "other")
     assert (refused.status, Path("other").exists()) == (1, False)
     assert refused.last_line.startswith(("phrase-rescore: error: ref", "phrase-rescore: error: list"))
-    if name != "SGML":
-        assert (
-            run("tune", "list", "--reference", "ref", "--weights", "none", "--restarts", 0, "-o", "other", "--force").status
-            == 0
-        )
+    forced = run("tune", "list", "--reference", "ref", "--weights", "none", "--restarts", 0, "-o", "other", "--force")
+    assert forced.status == 0 or name == "SGML"
