@@ -69,7 +69,7 @@ LINES = {
     "info MODEL_DIR": Line("info {m}", "", b""),
     "report": Line("report {i} -m {m} -o {o}/out.html --phi-column 1", "table", ROWS, "out.html"),
     "train-lm": Line(f"train-lm {{i}} -m {{o}}/out {TINY_LM}", "text", TEXT, "out/config.json"),
-    "train-nmt": Line(f"train-nmt {{i}} {{d}}/text -m {{o}}/out {TINY_NMT}", "text", TEXT, "out/config.json"),
+    "train-nmt": Line(f"train-nmt {{i}} {{d}}/target -m {{o}}/out {TINY_NMT}", "text", TEXT, "out/config.json"),
     "score-lm": Line("score-lm -m {l}", "-", TEXT),
     "export-lm": Line("export-lm -m {l} -o {o}/out.nplm", "", b"", "out.nplm"),
     "rescore": Line("rescore {i} -m {l} -o {o}/out", "nbest", NBEST, "out"),
@@ -148,6 +148,7 @@ class Place:
         given = self.data / (line.input if line.input not in ("", "-") else "none")
         if line.input != "-":
             given.write_bytes(content)
+            (self.data / "target").write_bytes(content.upper())  # a translation, line by line
         args = [part.format(i=given, d=self.data, m=self.model, l=self.lm, o=self.out) for part in line.args.split()]
         stdin = content if line.input == "-" else b""
         return (runner or self._runner).run(args, stdin, self.out, **circumstances)  # type: ignore[arg-type]
