@@ -258,7 +258,7 @@ def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], 
     new = [label for label in differing if label not in counting] if counting else []
     if counting and not new and options.weights is None:
         hint = "add features with rescore first, or tune these from nothing with --weights none"
-        raise InputError(first, "the totals count every feature already", hint)
+        raise InputError(first, "the totals count every feature that differs", hint)
     values, best = as_written(tuned(lists, start, options.restarts, options.seed, on_climb), lists.features, places)
     summary = TuneSummary(len(lists.segment), len(places), of_totals, float(bleu(lists.counts[best].sum(0))))
     summary.constant = tuple(names[i] for i in np.flatnonzero(scale == 0).tolist())

@@ -111,10 +111,13 @@ def write_texts(folder: Path, pairs: list[tuple[str, str]]) -> None:
 
 def write_lists(folder: Path) -> None:
     """N-best lists of dev and test, numbers for the entries of one, and weights."""
-    entry = "{0} ||| t{1} t1 ||| LM0= -{1} TranslationModel0= -1 -2 ||| -{1} ||| 0-7=0-1\n"
-    entries = "".join(entry.format(i, k) for i in range(20) for k in (1, 2))
-    for name in ("dev.nbest.gz", "test.nbest.gz"):
-        (folder / name).write_bytes(gzip.compress(entries.encode()))
+    entry = "{0} ||| {1} ||| LM0= -{2} TranslationModel0= -1 -2 ||| -{2} ||| 0-7=0-7\n"
+    for of_set in ("dev", "test"):
+        outputs = [(folder / f"{of_set}{name}.out").read_text().splitlines() for name in ("", ".rnn")]
+        entries = "".join(
+            entry.format(i, text, k) for i, texts in enumerate(zip(*outputs, strict=True)) for k, text in enumerate(texts)
+        )
+        (folder / f"{of_set}.nbest.gz").write_bytes(gzip.compress(entries.encode()))
     (folder / "dev.log-p").write_text("-1.5\n" * 40)
     (folder / "weights.ini").write_text("[weight]\nLM0= 0.5\nTranslationModel0= 0.1 0.1\nCSLM0= 0.4\n")
 
@@ -173,7 +176,7 @@ def prepared(inputs: Path, folder: Path, script: str) -> Path:
             shutil.copytree(inputs / "phrase-rescore-model", folder / name)
     for name in LANGUAGE_MODELS:
         if name not in trained:
-            small_lm(folder / name)
+            small_lm(folder / name, tuple(f"t{i}".encode() for i in range(60)))
     (folder / "docs").symlink_to(DOCS)
     return folder
 
