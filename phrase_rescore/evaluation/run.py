@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from itertools import chain
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -31,9 +31,11 @@ from phrase_rescore.moses.parallel import (
     check_order,
     check_translated,
     check_words,
+    is_rewritten,
 )
 from phrase_rescore.moses.text import check_language, detokenized, look, marks, mismatch, sacremoses_version
 
+_NEARLY_ALL = 0.95  # of lines: a reference that corrects text may leave most as they are
 _SMALL = 500  # characters of a text that may be equal to its reference
 Runs = Sequence[OutputStatistics]  # the outputs of a system
 
@@ -163,7 +165,8 @@ class ReadSet:
             scores.append(metric.score_of(counts["BLEU"]))
             words.append(counts["BLEU"][:, 1].sum())
         if judge:
-            check_bleu(self.files.paths()[0], scores, max(words), self._doubts)
+            texts = product((self.texts[path] for path in self._counts if path in self.texts), self.references)
+            check_bleu(self.files.paths()[0], scores, max(words), self._doubts, texts)
 
     def count(self, on_output: Callable[[], object]) -> dict[str, Runs]:
         """Return the counts of every system's outputs, equal runs once. A file is counted once: TER takes seconds."""
@@ -193,8 +196,10 @@ class ReadSet:
         """
         source = segments_of(display_name(path), read_lines(path))
         check_lines({self.files.references[0]: self.references[0], path: source})
+        rewritten = is_rewritten(self.references[0], source)
         for of_set, text in self.texts.items():
-            check_translated(of_set, text, path, source, self._doubts)
+            least = _NEARLY_ALL if of_set in self.files.references else 1.0 if rewritten else 0.5
+            check_translated(of_set, text, path, source, self._doubts, least)
         lengths = [(len(line.split()), len(other.split())) for line, other in zip(source, self.references[0], strict=True)]
         check_lengths(path, lengths, self.files.references[0], self._doubts)
         return source

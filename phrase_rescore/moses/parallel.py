@@ -7,6 +7,7 @@ can be right is doubted: refused too, but --force goes on.
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 _ENOUGH = 100  # words of a text; from fewer nothing follows
 _LEAST_BLEU = 3.0  # every translation has more
 _LEAST_SHARE = 0.35  # of words: other texts of a language have 0.5 and more, of English and French up to 0.2, by names
+_ONE_LANGUAGE = 0.6
+_FOREIGN = 0.1  # of words: in Japanese, a fiftieth is in Latin letters
+_LETTER = re.compile(r"[^\W\d_]")
 _FEWEST, _MOST = 30, 300  # lines that are compared with other lines
 _SURE = 4.0  # standard errors
 LEAST = 50  # pairs whose lengths tell whether texts belong together
@@ -61,13 +65,16 @@ def check_lines(texts: Mapping[str, Sized]) -> None:
             raise InputError(display_name(path), found, hint)
 
 
-def check_bleu(path: str, scores: Iterable[float], words: float, doubts: Doubts) -> None:
+def check_bleu(
+    path: str, scores: Iterable[float], words: float, doubts: Doubts, texts: Iterable[tuple[Sequence[str], Sequence[str]]] = ()
+) -> None:
     """Doubt a reference, of so many ``words``, if none of the ``scores`` is the BLEU, 0 to 100, of a translation.
 
-    evaluate asks for all outputs of a set, tune for the totals of its lists and the weights that it found.
+    evaluate asks for all outputs of a set, tune for the totals of its lists and the weights that it found. ``texts``, outputs
+    and their references, may show that a bad system or lines of a word or two are the cause.
     """
     best = max(scores, default=_LEAST_BLEU)
-    if words >= _ENOUGH and best < _LEAST_BLEU:
+    if words >= _ENOUGH and best < _LEAST_BLEU and not any(_belong(*pair) for pair in texts):
         found = f"BLEU is {best:.2f} at most; no translation has so little"
         doubts.of(path, found, "is this the reference? Text without blanks needs --tokenize zh or char")
 
@@ -77,27 +84,48 @@ def check_words(what: str, path: str, lines: Iterable[str], others: Iterable[str
 
     tune gives hypotheses of its lists as the outputs. Only letters that have a case are looked at.
     """
-    words, known = _letters(lines), _letters(others)
-    if words.total() < _ENOUGH or known.total() < _ENOUGH:
-        return
-    found = sum(n for word, n in words.items() if word in known) / words.total()
+    found = _share_known(lines, others)
     if found < _LEAST_SHARE:
         doubts.of(path, f"{percent(found, 0)} of its words are in the {_OTHER[what]}", f"is this the {what}?")
+
+
+def is_rewritten(lines: Iterable[str], source: Iterable[str]) -> bool:
+    """Return whether a reference is in the language of its source: the task is to simplify, correct or normalize text."""
+    return _share_known(lines, source) > _ONE_LANGUAGE
+
+
+def _share_known(lines: Iterable[str], others: Iterable[str]) -> float:
+    """Return the share of the words that are also in the others; nan if there are too few to tell."""
+    words, known = _letters(lines), _letters(others)
+    if words.total() < _ENOUGH or known.total() < _ENOUGH:
+        return math.nan
+    return sum(n for word, n in words.items() if word in known) / words.total()
 
 
 _OTHER = {"reference": "outputs", "output": "reference"}
 
 
 def _letters(lines: Iterable[str]) -> Counter[str]:
-    words = chain.from_iterable(line.casefold().split() for line in lines)
-    return Counter(word for word in words if word.isalpha() and word != word.upper())
+    """Count the words of letters that have a case; none where they are foreign ones, as in Japanese."""
+    words = Counter(chain.from_iterable(line.casefold().split() for line in lines))
+    cased = Counter({word: n for word, n in words.items() if word.isalpha() and word != word.upper()})
+    return cased if cased.total() > _FOREIGN * words.total() else Counter()
 
 
-def check_translated(path: str, lines: Sequence[str], source: str, of_source: Sequence[str], doubts: Doubts) -> None:
-    """Doubt an output or reference that has the text of the source in most of its lines. Case and blanks do not count."""
+def _belong(lines: Sequence[str], reference: Sequence[str]) -> bool:
+    """Return whether lines share a tenth of their words with their lines of the reference, and more than with others."""
+    bags, own = ([frozenset(filter(_LETTER.search, bag)) for bag in _bags(text)] for text in (lines, reference))
+    shared = sum(len(bag & of_own) for bag, of_own in zip(bags, own, strict=True))
+    return shared > 0.1 * sum(map(len, bags)) and _surplus(bags, own, _others(own)) > _SURE
+
+
+def check_translated(
+    path: str, lines: Sequence[str], source: str, of_source: Sequence[str], doubts: Doubts, least: float = 0.5
+) -> None:
+    """Doubt an output or reference that has the text of the source in at ``least`` so many lines, but for case and blanks."""
     filled = [(line, other) for line, other in zip(lines, of_source, strict=False) if line]
     equal = sum(_plain(line) == _plain(other) for line, other in filled)
-    if 2 * equal > len(filled):
+    if equal > least * len(filled):
         found = f"{equal:,} of {counted(len(filled), 'line')} are those of the source {display_name(source)}"
         doubts.of(path, found, "give the translation")
 
@@ -120,7 +148,7 @@ def check_order(path: str, lines: Sequence[str], reference: str, of_reference: S
             found = f"its last lines have the words of {name} {counted(abs(lag), 'line')} {'later' if lag > 0 else 'earlier'}"
             doubts.of(path, found, "look for a line that is missing or too many")
             return
-    others = [*own[n // 2 :], *own[: n // 2]]
+    others = _others(own)
     by_chance = sum(len(bag & other) for bag, other in zip(bags, others, strict=True))
     if by_chance > _ENOUGH / 2 and _surplus(bags, own, others) < _SURE:
         found = f"its lines have no more words in common with their lines of {name} than with others"
@@ -132,6 +160,11 @@ Bags = Sequence[frozenset[str]]  # the words of every line
 
 def _bags(lines: Sequence[str]) -> Bags:
     return [frozenset(line.casefold().split()) for line in lines]
+
+
+def _others(own: Bags) -> Bags:
+    half = len(own) // 2
+    return [*own[half:], *own[:half]]
 
 
 def _surplus(bags: Bags, ones: Bags, others: Bags) -> float:
@@ -227,7 +260,7 @@ class Sides:
     def __init__(self, line_by_line: bool) -> None:
         self._pairs = self._equal = 0
         self._line_by_line = line_by_line  # two files, of which one may be of another text or lack a line
-        self._lengths: tuple[list[NDArray[np.float32]], list[NDArray[np.float32]]] = [], []
+        self._lengths: tuple[list[NDArray[np.float32]], list[NDArray[np.float32]]] = [], []  # (2, pairs): in words, in bytes
 
     def add(self, src: Sequence[bytes], tgt: Sequence[bytes]) -> None:
         """Take the next pairs, words with single blanks between them."""
@@ -236,8 +269,8 @@ class Sides:
         self._equal += sum(map(eq, src, tgt))
         if self._line_by_line and self._pairs < _LOOKED_AT:
             for side, lengths in zip((src, tgt), self._lengths, strict=True):
-                words = np.fromiter((sentence.count(b" ") + 1 for sentence in side), np.float32, len(side))
-                lengths.append(np.log(words))
+                words, in_bytes = [sentence.count(b" ") + 1 for sentence in side], map(len, side)
+                lengths.append(np.log(np.array([words, [*in_bytes]], np.float32)))
         self._pairs += len(src)
 
     def check(self, name: str, warn: Say) -> None:
@@ -248,15 +281,18 @@ class Sides:
         if self._equal > self._pairs / 2:
             warn(f"{name}: source and target are equal in {self._equal / self._pairs:.0%} of the pairs; are both right?")
         if self._line_by_line and self._pairs >= _STRETCH:
-            for doubt in _doubts(*self._lengths):
+            import numpy as np
+
+            src, tgt = (np.concatenate(lengths, axis=1) for lengths in self._lengths)
+            by_words, by_bytes = (list(_doubts(*sides)) for sides in zip(src, tgt, strict=True))
+            for doubt in by_words if by_bytes else ():  # in Khmer and others words have no blanks between them
                 warn(f"{name}: {doubt}")
 
 
-def _doubts(*lengths: Sequence[NDArray[np.float32]]) -> Iterator[str]:
-    """Yield why lines hardly can belong together by the logarithms of their lengths in words: (pairs,) each, in pieces."""
+def _doubts(src: NDArray[np.float32], tgt: NDArray[np.float32]) -> Iterator[str]:
+    """Yield why lines hardly can belong together by the logarithms of their lengths: (pairs,) each."""
     import numpy as np
 
-    src, tgt = map(np.concatenate, lengths)
     within = tgt[_SHIFTS:-_SHIFTS][None]
     shifted = {shift: src[_SHIFTS + shift :][: within.size][None] for shift in range(-_SHIFTS, _SHIFTS + 1)}
     fits = {shift: float(np.nan_to_num(_correlations(side, within))[0]) for shift, side in shifted.items()}

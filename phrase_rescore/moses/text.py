@@ -59,6 +59,7 @@ def readable(phrase: bytes) -> str:
 
 _QUOTE = re.compile(r"['\"]")
 _MANY = 50  # lines
+_BY_CHANCE = 0.05  # of lines
 _APART, _ATTACHED = re.compile(r"\s[.]$"), re.compile(r"[^\s.][.]$")
 
 
@@ -73,12 +74,13 @@ class Look:
 
 def look(segments: Sequence[str]) -> Look:
     """Return whether the text has Moses' escapes, is tokenized (marks in it hide this), and has capitals."""
-    escaped = any(ESCAPED.search(segment) for segment in segments)
-    plain = any(_QUOTE.search(segment) for segment in segments)
+    escapes = sum(ESCAPED.search(segment) is not None for segment in segments)
+    plain = sum(_QUOTE.search(segment) is not None for segment in segments)
     apart = sum(_APART.search(segment) is not None for segment in segments)
     attached = sum(_ATTACHED.search(segment) is not None for segment in segments)
-    tokenized = None if apart == attached or marks(segments) else apart > attached
-    return Look(escaped or (False if plain else None), tokenized, _cased(segments))
+    clear = abs(apart - attached) > _BY_CHANCE * len(segments)
+    tokenized = apart > attached if clear and not marks(segments) else None
+    return Look(escapes > plain if escapes or plain else None, tokenized, _cased(segments))
 
 
 def _cased(segments: Sequence[str]) -> bool | None:

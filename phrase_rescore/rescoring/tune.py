@@ -251,8 +251,10 @@ def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], 
     if len(options.nbest) > 1 and (made := reader.weights()):  # their totals may be of several scales
         by_totals = chosen(lists.features, made[-1], places)
     of_totals = float(bleu(lists.counts[by_totals].sum(0)))
-    _check_reference(options, references, reader.texts(), doubts)
-    check_bleu(options.references[0], [of_totals], float(lists.counts[by_totals, 1].sum()), doubts)
+    texts = reader.texts()
+    _check_reference(options, references, texts, doubts)
+    pairs = [(texts, reference) for reference in references.values()]
+    check_bleu(options.references[0], [of_totals], float(lists.counts[by_totals, 1].sum()), doubts, pairs)
     start, counting = _start(reader, options.weights, labels)
     differing = dict.fromkeys(labels[i] for i in np.flatnonzero(scaled(lists)[1]).tolist())
     new = [label for label in differing if label not in counting] if counting else []

@@ -65,6 +65,7 @@ def test_looks() -> None:
     assert look(("c&apos; est .",)) == Look(True, True)
     assert look(("c'est.", "oui ?")) == Look(False, False)  # in French a blank stands there anyway
     assert look(("c'est .", "oui.")) == Look(False, None)
+    assert look(("&quot;", "c'est", "qu'il", *["oui"] * 30, "non .")) == Look(False, None), "by chance"
 
 
 def test_texts_that_do_not_go_together() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -52,8 +53,8 @@ OTHERS: dict[str, tuple[Callable[[Lines], Lines], str, str]] = {  # a file, the 
     "a line too few in the middle": (lambda ref: [*ref[:70], *ref[71:], ["x"]], "ref a=base b=file", "file: "),
     "an output as reference": (lambda ref: [line.split() for line in spans(ref)], "file a=base", "file: what moses -t"),
     "an output in the words of the source": (foreign, "ref a=base b=file", "file: 0% of its words"),
-    "the source as output": (
-        lambda ref: changed(ref, 0.2, 5), "ref a=base b=file --examples 1 --source file", "file: 120 of 120 lines"
+    "the source in most lines": (
+        lambda ref: [*foreign(ref[:72]), *ref[72:]], "ref a=base b=file --examples 1 --source src", "file: 72 of 120 lines"
     ),
     "a source of another text": (
         lambda ref: foreign(sentences(9, len(ref))), "ref a=base b=new --examples 1 --source file", "file: lengths"
@@ -72,6 +73,38 @@ def test_other_texts_are_doubted(run: Run, here: Lines, make: Callable[[Lines], 
     forced = run("evaluate", "--set", "t", *words.split(), *BLEU, "--force")
     assert forced.status == 0
     assert f"warning: {named}" in forced.err
+
+
+def words_of(most: int, kept: float, names: int) -> dict[str, list[str]]:
+    """A reference of at most so many words a line, an output that has a share of them; names in Latin letters end lines."""
+    chance = random.Random(1)
+    texts: dict[str, list[str]] = {"ref": [], "base": []}
+    for i in range(300):
+        drawn = chance.choices(range(600), k=2 * most)
+        known = [chr(0x4E00 + n) if names else chr(0x430 + n // 20) + chr(0x430 + n % 20) for n in drawn]
+        line = known[: chance.randint(1, most)]
+        changed = [word if chance.random() < kept else other for word, other in zip(line, known[most:], strict=False)]
+        for name, words in (("ref", line), ("base", changed)):
+            texts[name].append(" ".join([*words, *[f"{name}xyz"] * (i < names)]))
+    return texts
+
+
+@pytest.mark.parametrize(("most", "kept", "names"), {
+    "a word a line": (1, 0.6, 0), "a bad system": (9, 0.2, 0), "Latin names in Chinese": (30, 0.6, 150),
+}.values())  # fmt: skip
+def test_what_is_related_is_not_doubted(run: Run, most: int, kept: float, names: int) -> None:
+    for name, lines in words_of(most, kept, names).items():
+        Path(name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    done = run("evaluate", "--set", "t", "ref", "a=base", *BLEU)
+    assert (done.status, done.err) == (0, "")
+
+
+def test_text_that_is_corrected_may_stay_as_it_is(run: Run, here: Lines) -> None:
+    """Nothing done, as a baseline; a reference that leaves most lines as they are."""
+    write_lines(Path("mended"), [line if i % 5 else [*line, "x"] for i, line in enumerate(here)])
+    args = ("--set", "t", "mended", "a=ref", "b=base", "--examples", "1", "--source", "ref")
+    done = run("evaluate", *args, *BLEU)
+    assert (done.status, done.err) == (0, "")
 
 
 def test_few_words_are_not_judged(run: Run) -> None:

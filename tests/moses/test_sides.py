@@ -11,6 +11,7 @@ SOURCE = [b" ".join([b"s"] * n) for n in LENGTHS]
 TARGET = [b" ".join([b"t"] * n) for n in LENGTHS + np.random.default_rng(2).integers(-3, 4, 2000)]
 OTHER = [b" ".join([b"t"] * n) for n in np.random.default_rng(3).integers(4, 40, 2000)]
 ALIKE = [b"t t"] * 2000
+KHMER = [b"s " * k + b"k" * n * 9 for n, k in zip(LENGTHS, np.random.default_rng(4).integers(2, 9, 2000), strict=True)]
 
 
 def warnings(src: list[bytes], tgt: list[bytes], line_by_line: bool = True) -> list[str]:
@@ -28,6 +29,7 @@ def warnings(src: list[bytes], tgt: list[bytes], line_by_line: bool = True) -> l
     (SOURCE, OTHER, "in 100% of the pairs, the first near pair 1;"), (SOURCE[9:], TARGET, "in 100% of the pairs"),
     (SOURCE, TARGET[:1000] + OTHER[1000:], "in 50% of the pairs, the first near pair 1,001;"),
     ([b"a", b"a a"] * 1000, [b"a a", b"a", b"a", b"a a"] * 500, ""), (sorted(SOURCE, key=len), sorted(TARGET, key=len), ""),
+    (KHMER, TARGET, ""), (KHMER, OTHER, "in 100%"),
     (SOURCE, TARGET[:900] + SOURCE[900:], "equal in 55%"), (SOURCE, TARGET[:1100] + SOURCE[1100:], ""),
 ])  # fmt: skip
 def test_lines_that_do_not_belong_together(src: list[bytes], tgt: list[bytes], found: str) -> None:
