@@ -31,10 +31,12 @@ _OTHER_SOURCE = "is this the output for this source?"
 _FORM = "an entry is 'id ||| words ||| Label= value ||| total', as moses -n-best-list writes it"
 _HINT = f"{_FORM}; is the file cut off?"
 _BAR = f"{_FORM}; words have no bars: write ||| in them as &#124;&#124;&#124;"
+_LABEL = f"{_FORM}: a label ends in = and has a blank behind it (Joshua, cdec and old versions of Moses write others)"
 _VALUE = rb"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?i:nan|inf))"
 _VALUES = rb"[ \t]*+(?:%b(?:[ \t]++|$))*+" % _VALUE
 _TOTAL = re.compile(rb"[ \t]*%b[ \t]*" % _VALUE)
 _FEATURES = re.compile(_VALUES + rb"(?:[^ \t]+=(?:[ \t]++|$)(?:%b(?:[ \t]++|$))*+)*" % _VALUE)
+_JOINED = re.compile(rb"[^=:]+=%b|[A-Za-z]\w*:" % _VALUE)
 _BEFORE_FEATURES = re.compile(rb"[ \t]*WordScores=.*|[-\d., \te]*", re.DOTALL)  # of Marian: word scores, alignment
 _OF_FAIRSEQ = re.compile(rb"[SHTDPA](?:-\d+)?\t")
 _FAIRSEQ = "fairseq-generate writes such lines: write its lines H as 'id ||| words ||| F0= score ||| score'"
@@ -235,7 +237,8 @@ def parse_line(row: bytes, line: int = 1) -> Entry:
     if not _FEATURES.fullmatch(fields[at]):
         bad = next(word for word in words(fields[at]) if not word[1:].endswith(b"=") and not _TOTAL.fullmatch(word))
         later = any(words(field) and b"=" in field and _FEATURES.fullmatch(field) for field in fields[at + 1 :])
-        raise RowError(f"{shown(bad)} is not a number", _BAR if later else _HINT)
+        hint = _LABEL if _JOINED.fullmatch(bad) else _BAR if later else _HINT
+        raise RowError(f"{shown(bad)} is not a number", hint)
     if not _TOTAL.fullmatch(total := fields[at + 1]):
         raise RowError(f"{shown(total.strip(BLANKS))} is not a number", _HINT)
     return Entry(int(number), line, fields, row[len(bare) :], at=at)

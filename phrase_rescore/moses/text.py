@@ -126,6 +126,7 @@ _MARKED = (
     _Mark("UTF-8 that was read as Latin-1 (Ã©)", re.compile("Ã[\u0080-\u00bf]"), "undo it with iconv -f UTF-8 -t LATIN1"),
     _Mark("escapes of escapes", re.compile(r"&amp;(?:apos|quot|lt|gt|amp|#124|#9[13]);"), r"undo one with sed 's/&amp;/\&/g'"),
     _Mark("a number before each line", re.compile(r"^-?\d+(?:[.]\d+)?[ \t,:]"), "cut it off with cut -d ' ' -f 2-", 0.9),
+    _Mark("a number after each line", re.compile(r"[ \t]-?\d+[.]\d+$"), r"cut it off with sed -r 's/[ \t][^ \t]+$//'", 0.9),
     _Mark("marks at the ends of lines, such as </s>", re.compile(rf"^{_ADDED}(?: |$)|(?:^| ){_ADDED}$"), "delete them", 0.5),
     _Mark("<unk> or UNK", re.compile(r"(?:^| )(?:<unk>|<UNK>|UNK)(?: |$)"), "give the text before rare words were replaced"),
 )

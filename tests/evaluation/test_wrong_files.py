@@ -155,6 +155,7 @@ MARKED: dict[str, tuple[Callable[[Sequence[str]], str], str]] = {  # what writes
     "Latin-1": (lambda line: " ".join(line).encode().decode("latin-1"), "Latin-1"),
     "escaped twice": (lambda line: " ".join(line).replace("&", "&amp;"), "escapes"),
     "numbers": (lambda line: f"{len(line)} {' '.join(line)}", "number"),
+    "scores": (lambda line: f"{' '.join(line)} -{len(line)}.5", "number after"),
     "sentence marks": (lambda line: f"<s> {' '.join(line)} </s>", "</s>"),
     "languages": (lambda line: f">>fr<< {' '.join(line)}", "marks at the ends"),
     "unknown words": (lambda line: " ".join("<unk>" if word == "chat" else word for word in line), "<unk>"),

@@ -66,6 +66,7 @@ def test_what_is_no_entry(line: bytes, found: str) -> None:
 
 @pytest.mark.parametrize(("line", "hint"), [
     (b"0 ||| a ||| b ||| F0= -1 ||| -1", "&#124;"), (b"0 ||| a ||| b ||| 0-0 ||| F0= -1 ||| -1", "&#124;"),
+    (b"0 ||| a ||| lm_0=-28.045 ||| -2", "blank"), (b"0 ||| a ||| lm: -28.0 ||| -2", "blank"),
     (b"0 ||| a ||| b", "cut off"), (b"H\t-0.15\ta b", "fairseq"), (b"S-0\ta b", "fairseq"), (b"a\tb", "cut off"),
 ])  # fmt: skip
 def test_what_to_do_about_what_is_no_entry(line: bytes, hint: str) -> None:
