@@ -269,8 +269,8 @@ class Sides:
         self._equal += sum(map(eq, src, tgt))
         if self._line_by_line and self._pairs < _LOOKED_AT:
             for side, lengths in zip((src, tgt), self._lengths, strict=True):
-                words, in_bytes = [sentence.count(b" ") + 1 for sentence in side], map(len, side)
-                lengths.append(np.log(np.array([words, [*in_bytes]], np.float32)))
+                words, in_bytes = [sentence.count(b" ") for sentence in side], [*map(len, side)]
+                lengths.append(np.log1p(np.array([words, in_bytes], np.float32)))
         self._pairs += len(src)
 
     def check(self, name: str, warn: Say) -> None:
