@@ -31,7 +31,7 @@ ROWS = [b"the house %d ||| das haus ||| 0.5 1 ||| 0-0 ||| 1 1 1\n" % i for i in 
 @pytest.mark.skipif(not available(), reason="needs Linux 5.6 or later on x86_64")
 def test_a_kill_at_any_call_of_the_system_loses_nothing(warm_python: str) -> None:
     """A sample of what ``make faults`` tries."""
-    program = [warm_python, ROOT / "tests/faults/system_faults.py", "--kind", "killed", "--only", "annotate", "--times", "60"]
+    program = [warm_python, ROOT / "tests/faults/system_faults.py", "--kind", "killed", "--only", "annotate", "--times", "75"]
     done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[0] == "annotate: 15 killed"

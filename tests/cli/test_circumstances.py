@@ -60,7 +60,7 @@ LINES = {
     "moses-ini": Line("moses-ini {d}/ini --table {i} --columns 1 -o {o}/out", "table", ROWS, "out"),
     "moses-ini INI": Line("moses-ini {i} --table {d}/table --columns 1", "ini", ini_text("table", 2).encode()),
     "evaluate": Line("evaluate --samples 10 --set dev {i} a={i} b={i}", "out.txt", TEXT),
-    "evaluate --source": Line("evaluate --samples 10 --set dev {i} a={i} b={i} --examples 1 --source {i} --force", "text", TEXT),
+    "evaluate --source": Line("evaluate --samples 9 --set dev {i} a={i} b={i} --examples 1 --source {i} --force", "text", TEXT),
     "score": Line("score -m {m}", "-", PAIRS),
     "generate": Line("generate -m {m} -n 2", "-", PHRASES),
     "embed": Line("embed -m {m}", "-", PHRASES),

@@ -86,7 +86,7 @@ def test_problems_of_an_ini(run: Run, folder: Path, old: str, new: str, line: in
 
 
 @pytest.mark.parametrize(("data", "problem"), [
-    (gzip.compress(ROW.replace("0.5 0.5", "1").encode(), mtime=0), "TM0 has num-features=4, but its table has 2 score columns; "),
+    (gzip.compress(ROW.replace("0.5 0.5", "1").encode(), mtime=0), "TM0 has num-features=4, but its table has 2"),
     (bz2.compress(ROW.encode()), "/table.gz: is compressed, but not a gzip file named .gz; "),
     (b"", "/table.gz: does not begin like a phrase table; "),
 ])  # fmt: skip
