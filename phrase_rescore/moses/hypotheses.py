@@ -18,7 +18,7 @@ from itertools import islice
 from operator import mul
 from typing import NamedTuple, TypeVar
 
-from phrase_rescore.errors import OptionError, RowError
+from phrase_rescore.errors import InputError, OptionError, RowError
 from phrase_rescore.messages import counted, printable, shown
 from phrase_rescore.moses.file_kinds import JUDGED, LIST, POINT, check_kind
 from phrase_rescore.moses.table import BLANKS, SEPARATOR, is_number, split_fields, words
@@ -109,10 +109,12 @@ def check_cover(phrases: Derivation, source: Sequence[bytes]) -> None:
 
 def check_source(entry: Entry, source: Sequence[bytes]) -> None:
     """Raise RowError if phrases or alignment points of an entry do not fit its source. An entry may have neither."""
-    spans, others = list(SPAN.finditer(entry.fields[1])), (*entry.fields[2 : entry.at], *entry.fields[entry.at + 2 :])
+    in_surface, others = list(SPAN.finditer(entry.fields[1])), (*entry.fields[2 : entry.at], *entry.fields[entry.at + 2 :])
+    spans = in_surface
     for field in map(words, others):
         matches = [_SPANS.fullmatch(word) for word in field]
-        spans += [match for match in matches if match] if all(matches) else []
+        if matches and all(matches) and not in_surface:  # -t and -include-segmentation-in-n-best may both be given
+            spans = [match for match in matches if match]
         if all(map(POINT.fullmatch, field)):
             last = max((int(point.partition(b"-")[0]) for point in field), default=0)
             if last > len(source):  # one more: Marian aligns the end, a chart decoder counts <s>
@@ -245,7 +247,7 @@ def parse_line(row: bytes, line: int = 1) -> Entry:
 
 
 def read_entries(rows: Iterable[bytes], name: str) -> Iterator[Entry]:
-    """Yield the entries of a list. Raises InputError for a line that is not an entry, and for a segment after a later one."""
+    """Yield the entries of a list. Raises InputError for an empty one, what is no entry, and a segment after a later one."""
     return _parsed(enumerate(rows, 1), name)
 
 
@@ -277,6 +279,8 @@ def _parsed(rows: Iterator[tuple[int, bytes]], name: str) -> Iterator[Entry]:
             raise error.at(name, line) from None
         last = entry.segment
         yield entry
+    if last < 0:
+        raise InputError(name, "is empty", "pass an n-best list")
 
 
 def map_entries(entries: Iterable[Entry], name: str, function: Callable[[Entry], T]) -> list[T]:

@@ -70,13 +70,16 @@ def check_bleu(
 ) -> None:
     """Doubt a reference, of so many ``words``, if none of the ``scores`` is the BLEU, 0 to 100, of a translation.
 
-    evaluate asks for all outputs of a set, tune for the totals of its lists and the weights that it found. ``texts``, outputs
-    and their references, may show that a bad system or lines of a word or two are the cause.
+    evaluate asks for all outputs of a set, tune for the totals of its lists. ``texts``, outputs and their references, may show
+    that a bad system or lines of a word or two are the cause.
     """
     best = max(scores, default=_LEAST_BLEU)
     if words >= _ENOUGH and best < _LEAST_BLEU and not any(_belong(*pair) for pair in texts):
         found = f"BLEU is {best:.2f} at most; no translation has so little"
         doubts.of(path, found, "is this the reference? Text without blanks needs --tokenize zh or char")
+
+
+_OTHER = {"reference": "outputs", "output": "reference"}
 
 
 def check_words(what: str, path: str, lines: Iterable[str], others: Iterable[str], doubts: Doubts) -> None:
@@ -100,9 +103,6 @@ def _share_known(lines: Iterable[str], others: Iterable[str]) -> float:
     if words.total() < _ENOUGH or known.total() < _ENOUGH:
         return math.nan
     return sum(n for word, n in words.items() if word in known) / words.total()
-
-
-_OTHER = {"reference": "outputs", "output": "reference"}
 
 
 def _letters(lines: Iterable[str]) -> Counter[str]:
@@ -137,7 +137,7 @@ def _plain(line: str) -> bytes:
 def check_order(path: str, lines: Sequence[str], reference: str, of_reference: Sequence[str], doubts: Doubts) -> None:
     """Doubt an output whose lines have more words in common with other lines of the reference than with their own.
 
-    tune may ask for the first hypothesis of every segment.
+    tune asks for the hypothesis of every segment that has the highest total.
     """
     name, n = display_name(reference), len(lines)
     bags, own = _bags(lines), _bags(of_reference)
@@ -215,8 +215,6 @@ def _segments(path: str, lines: int, check: Callable[[Entry], object]) -> tuple[
                     check(entry)
                 except RowError as error:
                     wrong = error.at(path, entry.number)
-    if not numbers:
-        raise InputError(path, "is empty", "pass an n-best list")
     return numbers[0], numbers[-1], wrong
 
 
@@ -273,9 +271,9 @@ class Sides:
                 lengths.append(np.log1p(np.array([words, in_bytes], np.float32)))
         self._pairs += len(src)
 
-    def check(self, name: str, warn: Say) -> None:
-        """Raise InputError if both sides are one text, and warn of lines that hardly can belong together."""
-        if self._equal and self._equal == self._pairs:
+    def check(self, name: str, warn: Say, all_there_is: bool = True) -> None:
+        """Raise InputError if both sides are one text and ``all_there_is``; warn of what hardly can be right."""
+        if all_there_is and self._equal and self._equal == self._pairs:
             found = "source and target are the same text"
             raise InputError(name, found, "give the source and its translation")
         if self._equal > self._pairs / 2:

@@ -115,8 +115,6 @@ class Reader:
         name = display_name(path)
         with open_input(path, on_read) as stream:
             added = map_entries(read_entries(read_rows(stream), name), name, self._add)
-        if not added:
-            raise InputError(name, "is empty", "pass an n-best list")
         segment, features, totals = map(np.array, zip(*added, strict=True))
         segment = np.unique(segment, return_inverse=True)[1]
         self._weights.append(weights_of_totals(Lists(segment, features, np.zeros((len(segment), 0)), totals)))
@@ -169,10 +167,10 @@ class Reader:
         return Lists(np.array(segment), np.array(features), np.array(counts, float), np.array(totals))
 
 
-def given_weights(path: str, shape: Mapping[bytes, int]) -> Floats:
-    """Return the weights of an ini, (features,), 0 for a feature that it lacks. Raises InputError if they do not fit."""
+def given_weights(path: str, shape: Mapping[bytes, int]) -> tuple[Floats, set[bytes]]:
+    """Return the weights of an ini, (features,), 0 where it lacks one, and the labels that it has. Raises InputError."""
     weights = read_weights(path)
     start = [weight for label, n in shape.items() for weight in weights.get(label, [0.0] * n)]
     if any(len(weights[label]) != shape[label] for label in shape.keys() & weights.keys()) or not any(start):
         raise InputError(display_name(path), "the weights are not those of the features of the lists", "give theirs")
-    return np.array(start)
+    return np.array(start), shape.keys() & weights.keys()

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
 
-from phrase_rescore.errors import InputError, OptionError, RowError
+from phrase_rescore.errors import OptionError, RowError
 from phrase_rescore.files.inputs import ScoreFiles, display_name, open_input, read_rows
 from phrase_rescore.files.outputs import asks_for_gzip, gzip_member
 from phrase_rescore.files.paths import check_apart
@@ -159,7 +159,7 @@ class RescoreSummary:
 def rescore(options: RescoreOptions, device: str, on_read: Progress | None, warn: Say = silent) -> RescoreSummary:
     """Add features to every entry, renew totals or choose. Raises InputError, with the line, ModelError, OptionError.
 
-    What can be seen of wrong files before the work is: ``warn`` hears of it then.
+    Files are compared before the work, and ``warn`` hears at once of what was found.
     """
     options.check()
     doubts = Doubts(options.force, warn)
@@ -186,7 +186,6 @@ def _rescore_list(
     """Read the list, a block at a time, and write what is asked for."""
     name, summary, best = display_name(options.nbest), RescoreSummary(), dict[int, bytes]()
     files = [feature.file for feature in features.values() if isinstance(feature, FileFeature)]
-    sources = None if source is None else source.sources
 
     def choose(entry: Entry) -> None:
         best[entry.segment] = b" ".join(entry.hypothesis())
@@ -207,27 +206,25 @@ def _rescore_list(
                 map_entries(firsts, name, choose)
             else:
                 _write(output, [entry.line() for entry in entries], options.out)
-        if not summary.entries:
-            raise InputError(name, "is empty", "pass an n-best list")
         for file in files:
             file.end()
         if options.best:
-            summary.warnings += _lacking(best, sources, name)
-            _write_best(output, best, len(sources) if sources is not None else max(best) + 1, options.out)
+            summary.warnings += _lacking(best, source, name)
+            _write_best(output, best, max(best) + 1 if source is None else len(source.sources), options.out)
     return summary
 
 
-def _lacking(best: Mapping[int, bytes], sources: Texts | None, name: str) -> list[str]:
-    """Return a warning if segments with words lack entries. Raises InputError if most lines of the source do: it is another."""
-    if sources is None:
+def _lacking(best: Mapping[int, bytes], source: Decoded | None, name: str) -> list[str]:
+    """Return a warning if segments with words lack entries. If most lines of the source do, the list is doubted."""
+    if source is None:
         to_translate, translated = max(best) + 1, len(best)
     else:
-        to_translate = sum(1 for source in sources if source)
-        translated = sum(1 for segment in best if sources[segment])
+        to_translate = sum(map(bool, source.sources))
+        translated = sum(1 for segment in best if source.sources[segment])
     lacking = to_translate - translated
-    if sources is not None and 2 * lacking > to_translate:
+    if source is not None and 2 * lacking > to_translate:
         found = f"entries for {translated:,} of {counted(to_translate, 'line')} of the source"
-        raise InputError(name, found, "give the text that was decoded, cut to the segments of the list, with --source")
+        source.doubts.of(name, found, "give the text that was decoded, cut to the segments of the list, with --source")
     found = f"no entry for {lacking:,} of {counted(to_translate, 'segment')}"
     numbers = "; the list begins with 1, and numbers begin at 0" if min(best) == 1 else ""
     return [f"{found}; the output has empty lines there{numbers}"] if lacking else []

@@ -44,12 +44,12 @@ class Decoded:
     """A list's source at ``path``, to compare with the first entry of every segment: before the work, or of a stream in it."""
 
     def __init__(self, path: str, sources: Texts, doubts: Doubts) -> None:
-        self.path, self.sources, self._doubts = path, sources, doubts
+        self.path, self.sources, self.doubts = path, sources, doubts
         self._lengths: dict[tuple[bytes, ...], int] | None = {}  # of a hypothesis, by source; None: they were compared
 
     def check_list(self, nbest: str) -> None:
         """Compare a list that can be read twice. Raises InputError as ``check_segments`` and ``check_block``."""
-        check_segments([nbest], self.path, self.sources, self._doubts, self._check)
+        check_segments([nbest], self.path, self.sources, self.doubts, self._check)
         self._check_lengths(nbest)
 
     def check_block(self, firsts: Sequence[Entry], name: str) -> None:
@@ -60,14 +60,14 @@ class Decoded:
 
     def _check_lengths(self, name: str) -> None:
         if self._lengths:
-            check_lengths(name, [(words, len(source)) for source, words in self._lengths.items()], self.path, self._doubts)
+            check_lengths(name, [(words, len(source)) for source, words in self._lengths.items()], self.path, self.doubts)
             self._lengths = None
 
     def _check(self, entry: Entry) -> None:
         source = source_of(entry, self.sources)
         if self._lengths is not None:
             self._lengths.setdefault(tuple(source), len(entry.hypothesis()))
-        if self._doubts.force:  # Moses' -drop-unknown and XML in the source have other words, and Marian's lists pieces
+        if self.doubts.force:  # Moses' -drop-unknown and XML in the source have other words, and Marian's lists pieces
             return
         try:
             check_source(entry, source)

@@ -17,6 +17,7 @@ from operator import itemgetter
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from phrase_rescore.errors import InputError
@@ -214,19 +215,19 @@ def gain_over(lists: Lists, kept: Rows, start: Floats, tune: Callable[[Lists, Fl
 
 
 def _start(reader: Reader, given: str | None, labels: Sequence[bytes]) -> tuple[Floats, set[bytes]]:
-    """Return the weights to start from, (features,), and the labels that the weights before count; none if these are unknown.
+    """Return the weights to start from, (features,), and the labels of features that are not new; none if nothing says so.
 
-    They start from those of an ini, else from those that made the totals of the last list, else from ones. Before are those of
-    an ini that lacks a feature, else those that made the totals.
+    The weights are those of an ini, else those that made the totals of the last list, else ones. Not new are features of an
+    ini that lacks others, else those that the totals count.
     """
-    before = reader.weights()
-    start = before[-1] if before else np.ones(len(labels))
+    made = reader.weights()
+    counting = {labels[i] for weights in made for i in np.flatnonzero(weights).tolist()}
     if given == FROM_NOTHING:
-        start = np.zeros(len(labels))
-    elif given is not None:
-        start = given_weights(given, reader.shape)
-        before = before if start.all() else [start]
-    return start, {labels[i] for weights in before for i in np.flatnonzero(weights).tolist()}
+        return np.zeros(len(labels)), counting
+    if given is None:
+        return made[-1] if made else np.ones(len(labels)), counting
+    start, of_ini = given_weights(given, reader.shape)
+    return start, counting if of_ini == reader.shape.keys() else of_ini
 
 
 def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], object]) -> TuneSummary:
@@ -237,8 +238,8 @@ def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], 
     reads = [("NBEST", path) for path in options.nbest] + [("--reference", path) for path in options.references]
     starts = None if options.weights == FROM_NOTHING else options.weights
     check_apart([*reads, ("--weights", starts)], [("-o", options.out)])
-    warnings = list[str]()
-    doubts = Doubts(options.force, warnings.append)
+    summary = TuneSummary()
+    doubts = Doubts(options.force, summary.warnings.append)
     references = {path: reference_of(path, read_lines(path), doubts) for path in options.references}
     reader = _read(options, references, doubts, on_read)
     lists, labels = reader.lists(), [label for label, n in reader.shape.items() for _ in range(n)]
@@ -250,11 +251,9 @@ def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], 
     by_totals = best_by(lists.totals, places)
     if len(options.nbest) > 1 and (made := reader.weights()):  # their totals may be of several scales
         by_totals = chosen(lists.features, made[-1], places)
-    of_totals = float(bleu(lists.counts[by_totals].sum(0)))
-    texts = reader.texts()
-    _check_reference(options, references, texts, doubts)
-    pairs = [(texts, reference) for reference in references.values()]
-    check_bleu(options.references[0], [of_totals], float(lists.counts[by_totals, 1].sum()), doubts, pairs)
+    of_totals = lists.counts[by_totals].sum(0)
+    summary.bleu_of_totals = float(bleu(of_totals))
+    _check_reference(options, references, reader.texts(), of_totals, doubts)
     start, counting = _start(reader, options.weights, labels)
     differing = dict.fromkeys(labels[i] for i in np.flatnonzero(scaled(lists)[1]).tolist())
     new = [label for label in differing if label not in counting] if counting else []
@@ -262,30 +261,49 @@ def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], 
         hint = "add features with rescore first, or tune these from nothing with --weights none"
         raise InputError(first, "the totals count every feature that differs", hint)
     values, best = as_written(tuned(lists, start, options.restarts, options.seed, on_climb), lists.features, places)
-    summary = TuneSummary(len(lists.segment), len(places), of_totals, float(bleu(lists.counts[best].sum(0))))
+    summary.entries, summary.segments = len(lists.segment), len(places)
+    summary.bleu = float(bleu(lists.counts[best].sum(0)))
     summary.constant = tuple(names[i] for i in np.flatnonzero(scale == 0).tolist())
-    summary.new, summary.warnings = tuple(map(printable, new)), warnings
+    summary.new = tuple(map(printable, new))
     if missing := reader.segments - summary.segments:
-        warnings.append(f"no entry for {counted(missing, 'line')} of the reference; BLEU is of the others")
-    if not new:
+        summary.warnings.append(f"no entry for {counted(missing, 'line')} of the reference; BLEU is of the others")
+    _tell_gain(summary, lists, start, np.array([label in new for label in labels]), options, on_climb)
+    _write(options, labels, values, summary.bleu)
+    return summary
+
+
+def _tell_gain(
+    summary: TuneSummary, lists: Lists, start: Floats, new: NDArray[np.bool_], options: TuneOptions,
+    on_climb: Callable[[], object],
+) -> None:  # fmt: skip
+    """Complete the summary with the gain by features that are ``new``, (features,), or why none can be told."""
+    if not new.any():
         summary.why_no_gain = "nothing says which features are new; give the weights from before them with --weights INI"
     elif not (decides(lists.half(0)) and decides(lists.half(1))):
         summary.why_no_gain = "half of the segments has nothing to be tuned on; pass lists of more segments"
     else:
         tune_half = partial(tuned, restarts=options.restarts // 2, seed=options.seed, on_climb=on_climb)
-        summary.gain, summary.p = gain_over(lists, np.flatnonzero([label not in new for label in labels]), start, tune_half)
-    _write(options, labels, values, summary.bleu)
-    return summary
+        summary.gain, summary.p = gain_over(lists, np.flatnonzero(~new), start, tune_half)
 
 
-def _check_reference(options: TuneOptions, references: Mapping[str, Segments], texts: Sequence[str], doubts: Doubts) -> None:
-    """Doubt references that are not those of the ``texts``, the best of each segment, and warn of marks in either."""
-    for path, text in {options.nbest[0]: texts, **references}.items():
-        for mark in marks(text):
-            doubts.warn(f"{display_name(path)}: {mark}")
+def _check_reference(
+    options: TuneOptions, references: Mapping[str, Segments], texts: Sequence[str], counts: Floats, doubts: Doubts
+) -> None:
+    """Doubt references that are not those of the ``texts``, the best of each segment, with the sum of their ``counts``, (10,).
+
+    Marks in either are warned of; such text is not judged.
+    """
+    given = {options.nbest[0]: texts, **references}
+    marked = [f"{display_name(path)}: {mark}" for path, text in given.items() for mark in marks(text)]
+    for warning in marked:
+        doubts.warn(warning)
+    if marked:
+        return
     for path, reference in references.items():
         check_words("reference", path, reference, texts, doubts)
         check_order(options.nbest[0], texts, path, reference, doubts)
+    pairs = [(texts, reference) for reference in references.values()]
+    check_bleu(options.references[0], [float(bleu(counts))], float(counts[1]), doubts, pairs)
 
 
 def _read(options: TuneOptions, references: Mapping[str, Segments], doubts: Doubts, on_read: Progress | None) -> Reader:

@@ -154,7 +154,7 @@ class PairSource(Source[PairStore]):
             for block in self._read(group, sentences, observer.on_read, drop):
                 sides.add(block.src, block.tgt)
                 yield block
-            sides.check(" and ".join(map(display_name, group)), observer.warn)
+            sides.check(" and ".join(map(display_name, group)), observer.warn, all_there_is=len(self._inputs.groups) == 1)
 
     def _read(
         self, group: Sequence[str], sentences: Sentences, on_read: Progress | None = None,

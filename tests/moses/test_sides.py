@@ -47,3 +47,11 @@ def test_one_text_on_both_sides_is_refused(text: list[bytes]) -> None:
 
 def test_nothing_is_not_one_text() -> None:
     assert warnings([], []) == []
+
+
+def test_one_file_of_several_may_have_one_text() -> None:
+    """Such as names, which are copied."""
+    sides, warned = Sides(line_by_line=False), list[str]()
+    sides.add(SOURCE, SOURCE)
+    sides.check("names", warned.append, all_there_is=False)
+    assert len(warned) == 1

@@ -325,6 +325,9 @@ def test_a_source_of_which_the_list_lacks_lines(run: Run, tmp_path: Path, monkey
     few = run("rescore", "-", "--best", "--source", source, stdin=entry % 2 + entry % 4)
     assert (few.status, few.out) == (1, b"")
     assert "<stdin>: entries for 2 of 5 lines of the source; " in few.err
+    forced = run("rescore", "-", "--best", "--source", source, "--force", stdin=entry % 2 + entry % 4)
+    assert (forced.status, forced.out) == (0, b"\n\na\n\na\n" + b"\n" * 20)
+    assert "warning: <stdin>: entries for 2 of 5 lines" in forced.err
     Path(source).write_bytes(b"x\n" * 4)
     half = run("rescore", "-", "--best", "--source", source, stdin=entry % 0 + entry % 2)
     assert (half.status, half.out) == (0, b"a\n\na\n\n")

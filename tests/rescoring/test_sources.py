@@ -74,7 +74,7 @@ PLACES = {  # the end of an entry of a source of three words, and what is named
     "phrases": (b" ||| 0-1=0-0 2=1", ""), "a phrase beyond": (b" ||| 0-1=0-0 3=1", "|3-3|"),
     "a word without": (b" ||| 0-1=0-1", "source word 2"), "points": (b" ||| 0-1=0-0 2=1 ||| 0-0 2-1", ""),
     "a point beyond": (b" ||| 0-0 4-1", "word 4"), "the end of Marian": (b" ||| 0-0 3-2", ""), "nothing": (b"", ""),
-    "other words": (b" ||| x=1 0=0", ""),
+    "other words": (b" ||| x=1 0=0", "")
 }  # fmt: skip
 
 
@@ -92,6 +92,15 @@ def test_phrases_and_alignments_fit_the_source(run: Run, here: Path, stream: boo
         assert not named or ("<stdin>:2: " if stream else "list:2: ") in done.last_line
         assert named in done.last_line
         assert run(*args, "--force", stdin=data).status == 0
+
+
+def test_phrases_may_be_written_twice(run: Run, here: Path) -> None:
+    """With -t and -include-segmentation-in-n-best Moses writes both."""
+    Path("source").write_bytes(b"the old house\n")
+    entry = b"0 ||| das |0-1| haus |2-2| ||| X= 1 ||| 1 ||| %b\n"
+    for surface, status in ((b"|2-2|", 0), (b"|1-2|", 1)):
+        Path("list").write_bytes(entry.replace(b"|2-2|", surface) % b"0-1=0-0 2=1")
+        assert run("rescore", "list", "--best", "--source", "source").status == status
 
 
 def texts(lines: int, seed: int = 1) -> tuple[list[bytes], bytes]:

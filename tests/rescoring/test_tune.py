@@ -318,6 +318,11 @@ def test_without_a_new_feature_there_is_nothing_to_gain(run: Run, here: Path) ->
     gain_and_p(tuned_with(run, "--weights", "before")[0])
     Path("before").write_text("[weight]\nF= 1\nNew= 0.2\n")
     assert "no gain can be told" in tuned_with(run, "--weights", "before")[0]
+    Path("list").write_text(lists)
+    Path("before").write_text("[weight]\nF= 1\nNew= 0\n")  # as tune writes what so few segments differ in: not lacking
+    assert "BLEU over weights tuned without New" in tuned_with(run, "--weights", "before")[0]
+    Path("before").write_text("[weight]\nF= 0\nNew= 1\n")
+    assert "BLEU over weights tuned without New" in tuned_with(run, "--weights", "before")[0]
     Path("list").write_text("".join(line.rsplit("|||", 1)[0] + f"||| {i % 7}\n" for i, line in enumerate(lists.splitlines())))
     assert "no gain can be told" in tuned_with(run)[0]  # totals of another decoder
 
@@ -426,3 +431,15 @@ def test_a_reference_of_something_else_is_refused_before_the_work(run: Run, here
     assert refused.last_line.startswith(("phrase-rescore: error: ref", "phrase-rescore: error: list"))
     forced = run("tune", "list", "--reference", "ref", "--weights", "none", "--restarts", 0, "-o", "other", "--force")
     assert forced.status == 0 or name == "SGML"
+
+
+def test_pieces_of_words_are_warned_of_and_not_judged(run: Run, here: Path) -> None:
+    words = [f"{a}{b}{c}" for a in "bdfg" for b in "aeiou" for c in "klmn"]
+    lines = [[*words[i:], *words[:i]][:10] for i in range(40)]
+    Path("ref").write_text("".join(f"{' '.join(line)}\n" for line in lines))
+    pieces = [" ".join(f"{word[0]}@@ {word[1:]}" for word in line) for line in lines]
+    Path("list").write_text(
+        "".join(entry(i, f"{text} {end}", 0, F=len(end)) for i, text in enumerate(pieces) for end in ("a", "to"))
+    )
+    done = run("tune", "list", "--reference", "ref", "--weights", "none", "--restarts", 0, "-o", "ini")
+    assert (done.status, "warning: list: it has pieces of words" in done.err) == (0, True)
