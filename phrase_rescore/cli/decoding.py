@@ -8,18 +8,7 @@ import click
 from cloup import option_group
 
 from phrase_rescore.cli import options
-from phrase_rescore.cli.options import (
-    FILE,
-    MODEL,
-    TEXT,
-    PathName,
-    Value,
-    device_option,
-    flag,
-    force_option,
-    option,
-    quiet_option,
-)
+from phrase_rescore.cli.options import FILE, MODEL, TEXT, PathName, Value, device_option, flag, option, quiet_option
 from phrase_rescore.errors import OptionError
 from phrase_rescore.messages import shown
 from phrase_rescore.ranges import COLUMNS, RESTARTS, SEEDS
@@ -140,7 +129,7 @@ def _after_rescore(values: Mapping[str, Any]) -> str:
     flag("--sort", "Sort the entries of every segment by total."),
     flag("--best", "Write the words of the best entry of every segment, one a line, instead of the list."),
 )  # fmt: skip
-@force_option
+@options.force_option
 @device_option("cpu")
 @options.threads_option
 @quiet_option
