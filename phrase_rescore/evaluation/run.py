@@ -28,9 +28,8 @@ from phrase_rescore.moses.parallel import (
     check_bleu,
     check_lengths,
     check_lines,
-    check_order,
+    check_texts,
     check_translated,
-    check_words,
     is_rewritten,
 )
 from phrase_rescore.moses.text import check_language, detokenized, look, marks, mismatch, sacremoses_version
@@ -55,7 +54,8 @@ class ReadSet:
         if self.texts:
             self.warnings += [*self._empty_lines(), *marked, *self._copies()]
             if not marked:
-                self._compare()
+                references = {path: self.texts[path] for path in files.references}
+                check_texts({path: text for path, text in self.texts.items() if path not in references}, references, doubts)
         if self.texts and settings.detokenize is None:
             self.warnings += self._misleading(settings)
         elif settings.detokenize is not None:
@@ -86,18 +86,6 @@ class ReadSet:
         if self._statistics and settings.examples:
             found = f"{display_name(next(iter(self._statistics)))} has statistics"
             raise OptionError(f"--examples shows text, and {found}; give the output")
-
-    def _compare(self) -> None:
-        """Doubt texts of another language, and lines that do not belong together."""
-        references = self.files.references
-        outputs = [path for path in self.texts if path not in references]
-        for what, some, others in (("reference", references, outputs), ("output", outputs, references)):
-            words = list(chain.from_iterable(self.texts[path] for path in others))
-            for path in some:
-                check_words(what, path, self.texts[path], words, self._doubts)
-        for path in self.texts:
-            if path != references[0]:
-                check_order(path, self.texts[path], references[0], self.texts[references[0]], self._doubts)
 
     def _copies(self) -> Iterator[tuple[str, str]]:
         """Yield a warning for outputs that are a reference."""

@@ -79,17 +79,23 @@ def check_bleu(
         doubts.of(path, found, "is this the reference? Text without blanks needs --tokenize zh or char")
 
 
-_OTHER = {"reference": "outputs", "output": "reference"}
+def check_texts(outputs: Mapping[str, Sequence[str]], references: Mapping[str, Sequence[str]], doubts: Doubts) -> None:
+    """Doubt outputs and references, by path, of which the words, or their order, are those of other texts.
 
-
-def check_words(what: str, path: str, lines: Iterable[str], others: Iterable[str], doubts: Doubts) -> None:
-    """Doubt a ``reference`` whose words are not those of the ``others``, its outputs, or an ``output`` likewise.
-
-    tune gives hypotheses of its lists as the outputs. Only letters that have a case are looked at.
+    tune gives the hypotheses with the highest totals as the output. Of words, only letters that have a case are looked at.
     """
-    found = _share_known(lines, others)
-    if found < _LEAST_SHARE:
-        doubts.of(path, f"{percent(found, 0)} of its words are in the {_OTHER[what]}", f"is this the {what}?")
+    for texts, others, what, other in (
+        (references, outputs, "reference", "outputs"),
+        (outputs, references, "output", "reference"),
+    ):
+        words = list(chain.from_iterable(others.values()))
+        for path, text in texts.items():
+            if (known := _share_known(text, words)) < _LEAST_SHARE:
+                doubts.of(path, f"{percent(known, 0)} of its words are in the {other}", f"is this the {what}?")
+    first = next(iter(references))
+    for path, text in {**references, **outputs}.items():
+        if path != first:
+            _check_order(path, text, first, references[first], doubts)
 
 
 def is_rewritten(lines: Iterable[str], source: Iterable[str]) -> bool:
@@ -134,11 +140,8 @@ def _plain(line: str) -> bytes:
     return unescape("".join(line.split()).casefold().encode())
 
 
-def check_order(path: str, lines: Sequence[str], reference: str, of_reference: Sequence[str], doubts: Doubts) -> None:
-    """Doubt an output whose lines have more words in common with other lines of the reference than with their own.
-
-    tune asks for the hypothesis of every segment that has the highest total.
-    """
+def _check_order(path: str, lines: Sequence[str], reference: str, of_reference: Sequence[str], doubts: Doubts) -> None:
+    """Doubt an output whose lines have more words in common with other lines of the reference than with their own."""
     name, n = display_name(reference), len(lines)
     bags, own = _bags(lines), _bags(of_reference)
     last = range(max(0, n - min(max(n // 5, 2 * _FEWEST), _MOST)), n)  # from where a line is lost, all that follow are moved

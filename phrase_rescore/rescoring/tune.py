@@ -28,7 +28,7 @@ from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import check_apart
 from phrase_rescore.messages import Progress, counted, printable
 from phrase_rescore.moses.hypotheses import as_value
-from phrase_rescore.moses.parallel import Doubts, check_bleu, check_lines, check_order, check_segments, check_words
+from phrase_rescore.moses.parallel import Doubts, check_bleu, check_lines, check_segments, check_texts
 from phrase_rescore.moses.text import marks
 from phrase_rescore.ranges import RESTARTS, SEEDS, Checked, ranged
 from phrase_rescore.rescoring.lists import Floats, Lists, Reader, Rows, best_by, chosen, given_weights, scaled
@@ -299,9 +299,7 @@ def _check_reference(
         doubts.warn(warning)
     if marked:
         return
-    for path, reference in references.items():
-        check_words("reference", path, reference, texts, doubts)
-        check_order(options.nbest[0], texts, path, reference, doubts)
+    check_texts({options.nbest[0]: texts}, references, doubts)
     pairs = [(texts, reference) for reference in references.values()]
     check_bleu(options.references[0], [float(bleu(counts))], float(counts[1]), doubts, pairs)
 
