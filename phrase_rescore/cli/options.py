@@ -228,9 +228,7 @@ def device_option(default: str) -> Any:
     return option("--device", TEXT, "The device: auto, cpu, cuda or cuda:N.", "DEVICE", default=default)
 
 
-threads_option = option(
-    "--threads", THREADS, "Cores to compute on.  [default: all usable ones, at most OMP_NUM_THREADS]"
-)  # fmt: skip
+threads_option = option("--threads", THREADS, "Cores to compute on.  [default: all usable ones, at most OMP_NUM_THREADS]")
 
 
 def model_option(kind: PathName = MODEL) -> Any:

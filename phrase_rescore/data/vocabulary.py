@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from phrase_rescore.errors import InputError
 from phrase_rescore.files.inputs import open_plain, read_rows
-from phrase_rescore.messages import shown
+from phrase_rescore.messages import Say, shown
 from phrase_rescore.moses.table import select_factor
 from phrase_rescore.moses.text import escape, unescape
 
@@ -64,12 +64,12 @@ def most_frequent(counts: Counter[bytes], shortlist: int, teach_unk: bool = True
     return Vocabulary(tuple(kept), tuple(kept.values())), left_out
 
 
-def hardly_shared(own: Vocabulary, donor: Vocabulary, text: str = "the text") -> list[str]:
-    """Return a warning if a model to start from knows less than half of the running words of a text."""
+def check_donor(own: Vocabulary, donor: Vocabulary, warn: Say, text: str = "the text") -> None:
+    """Warn if a model to start from knows less than half of the running words of a text."""
     known = sum(n for word, n in zip(own.words, own.counts, strict=True) if word in donor.ids)
     share = known / max(1, sum(own.counts))
-    found = f"the model to start from knows {share:.1%} of the running words of {text}"
-    return [f"{found}: other language or tokenization?"] * (share < 1 - MOSTLY)
+    if share < 1 - MOSTLY:
+        warn(f"the model to start from knows {share:.1%} of the running words of {text}: other language or tokenization?")
 
 
 def shared_rows(own: Vocabulary, other: Vocabulary) -> tuple[list[int], list[int]]:

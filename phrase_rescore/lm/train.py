@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from phrase_rescore.data.prepared import unigram_log_probs
 from phrase_rescore.data.sampling import drawn_rows
-from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary, hardly_shared, shared_rows
+from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary, check_donor, shared_rows
 from phrase_rescore.lm.checkpoint import LanguageModel, load, save
 from phrase_rescore.lm.config import LanguageModelConfig, LanguageModelNetwork, Regularization
 from phrase_rescore.lm.network import FeedforwardLM, LanguageModelSizes, Ngrams, initialise, ngrams_at
@@ -133,8 +133,7 @@ def train_text(inputs: Sequence[str], model_dir: str, config: LanguageModelConfi
         if init_from:
             donor = load(init_from)
             listener.say(initialise_from(model, store.vocab, donor))
-            for warning in hardly_shared(store.vocab, donor.vocab):
-                listener.warn(warning)
+            check_donor(store.vocab, donor.vocab, listener.warn)
         data = store.train, store.held_out
         return NgramTask(model.to(device), *data, recipe.batch_size, recipe.seed, device, config.regularization)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from phrase_rescore.data.pair_store import PairStore
 from phrase_rescore.data.prepared import unigram_log_probs
-from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary, hardly_shared, shared_rows
+from phrase_rescore.data.vocabulary import FIRST_WORD, Vocabulary, check_donor, shared_rows
 from phrase_rescore.errors import OptionError
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.messages import Listener, Say
@@ -109,6 +109,5 @@ def initialise_from(
         shared = shared_rows(own, known)
         rows.append(shared)
         listener.say(f"{side}: {len(shared[0]) - FIRST_WORD:,} of {len(own.words):,} words start from the other model")
-        for warning in hardly_shared(own, known, f"the {side}"):
-            listener.warn(warning)
+        check_donor(own, known, listener.warn, f"the {side}")
     copy_weights(model, donor.model, {name: rows[side] for name, side in WORD_ROWS.items()})

@@ -69,9 +69,7 @@ class TrainingState:
     def check_directory(self) -> None:
         """Raise OptionError if the directory is a link, maybe somebody else's: at the end all in it would be deleted."""
         if os.path.islink(self.directory):
-            raise OptionError(
-                f"{self.directory} is a link, into which no training is written; delete it, or name another with -m"
-            )
+            raise OptionError(f"{self.directory} is a link, and none is followed; delete it, or name another with -m")
 
     def missing(self) -> str:
         """Return that there is no training, and what there is instead."""
