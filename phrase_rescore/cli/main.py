@@ -147,6 +147,8 @@ def _run(args: list[str] | None) -> int:
         status = cli.main(args, prog_name="phrase-rescore", standalone_mode=False)
         return status if isinstance(status, int) else 0
     except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # what Python makes of a signal while a class is made, on import
+            return _report(error.__cause__)
         if not (isinstance(error, click.ClickException | click.Abort | RescoreError | OSError) or lacks_memory(error)):
             raise
         return _report(error)

@@ -27,29 +27,41 @@ def test_a_call_of_the_system_that_fails_loses_nothing(warm_python: str) -> None
     assert sample_of(warm_python, "system_faults.py", "--times", 40).endswith("40 faults, 0 with another result\n")
 
 
-IN_A_DESTRUCTOR = """
-import os, time
-from phrase_rescore.cli import main
-
+PLACES = {
+    "a destructor": """
 class Closes:
     def __del__(self):
         os.kill(os.getpid(), {number})
         time.sleep(0.01)
 
-def run(args):
+def begin(*args, **named):
     Closes()
     time.sleep(20)
-    return 0
+""",
+    "the making of a class": """
+class Field:
+    def __set_name__(self, owner, name):
+        os.kill(os.getpid(), {number})
+        time.sleep(0.01)
 
-main._run = run
+def begin(*args, **named):
+    class Options:
+        field = Field()
+""",
+}
+COMMAND = """
+import os, time
+from phrase_rescore.cli import main
+{begin}
+main.cli.main = begin
 main.main([])
 """
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_in_a_destructor_is_not_lost(number: signal.Signals, status: int) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", IN_A_DESTRUCTOR.format(number=int(number))], capture_output=True, text=True, timeout=15
-    )
-    assert done.returncode == status
+@pytest.mark.parametrize("place", PLACES)
+def test_a_signal_is_not_lost_where_python_hides_it(place: str, number: signal.Signals, status: int) -> None:
+    program = COMMAND.format(begin=PLACES[place].format(number=int(number)))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=15)
+    assert done.returncode == status, done.stderr
     assert done.stderr.startswith("phrase-rescore: ")
