@@ -83,28 +83,35 @@ def score_lm(text: str, lm: str, **settings: Any) -> None:
     write_out(score_lm(text, lm, **settings, say=say, warn=warn))
 
 
-@options.command(short_help="Propose target phrases for source phrases.")
+@options.command(short_help="Translate sentences, or propose target phrases.")
 @option_group(
     "Most used",
     model_option(),
-    option("-n --number", HYPOTHESES, "Hypotheses for each source.", default=10),
+    option("-n --number", HYPOTHESES, "Hypotheses for each source.  [default: 10 phrases, 1 sentence]"),
     _tokenize_option,
 )
 @option_group(
     "Search",
     flag("--random", "Draw hypotheses at random instead of the most probable ones."),
-    option("--beam", BEAMS, "The beam size.  [default: the larger of 10 and --number]"),
-    option("--max-length", LENGTHS, "The most words of a hypothesis.", default=20),
+    option("--beam", BEAMS, "The beam size.  [default: the larger of 10, of sentences 6, and --number]"),
+    option("--max-length", LENGTHS, "The most words of a phrase.  [default: 20]"),
     flag("--unk", "Propose the unknown word UNK, too."),
-    option("--seed", SEEDS, "The seed of --random.", default=1),
+    option("--seed", SEEDS, "The seed of --random.  [default: 1]"),
 )
 @option_group("Lines", options.flush_option, options.digits_option)
 @option_group("Machine", device_option("cpu"), options.threads_option)
 @options.quiet_option
 def generate(model_dir: str, quiet: bool, **settings: Any) -> None:
-    """Read source phrases from standard input, one a line. Write the target phrases that the model finds most probable. A
-    line has source, target, natural log p(target | source) and the number of unknown words, with tabs between. log p is
-    that of 'score'. An inverse model reads target phrases and proposes sources; the columns keep their order.
+    """Read sources from standard input, one a line. With a model of train-nmt, translate sentences: a line each, or with -n
+    above 1 an n-best list whose NMT0= is what rescore adds. Unknown words become the source words that they attend to.
+
+    \b
+    phrase-rescore generate -m nmt < test.en > test.nmt.out
+    phrase-rescore generate -m nmt -n 12 < dev.en > dev.nmt.nbest
+
+    With a model of train, propose the target phrases that are most probable. A line has source, target, natural
+    log p(target | source) and the number of unknown words, with tabs between. log p is that of 'score'. An inverse model
+    reads target phrases and proposes sources; the columns keep their order.
 
     \b
     phrase-rescore generate -n 5 < phrases.txt

@@ -68,17 +68,23 @@ class TranslationModel(nn.Module):
     ) -> Tensor:
         """Return -Σ_n log p(y_n | x_n), a scalar in nats. Seeds: of the words that the softmax is over, of dropout."""
         drop, counts = dropout(self.dropout, left_out, self.b_G.device), tgt.counts
-        before = [ids[:n] for ids, n in zip(tgt.ids.split(counts), counts[1:], strict=False)]
         with gathered_gradients(self.loss_dtype):
             annotations, words = self.annotations(src, drop)
             rows = src.place[tgt.order]  # of each target its source
-            h = _outputs(self.first, drop(self.read(torch.cat([tgt.ids.new_full((counts[0],), -1), *before]))), counts)
-            padded, _ = pad_packed_sequence(PackedSequence(h, torch.tensor(counts)), batch_first=True)
+            h, padded = self.states(tgt, drop)
             z = self.attend(padded, annotations[rows], words[rows])
             z = torch.cat([z[:n, t] for t, n in enumerate(counts)])
             s = _outputs(self.second, drop(torch.cat((h, z), 1)), counts)
             g = drop(self.output(s, z, h))
         return cross_entropy(g, self.tgt_embedding, self.b_G, tgt.ids, dtype=self.loss_dtype, seed=seed)
+
+    def states(self, tgt: PackedSequences, drop: Drop = lambda x: x) -> tuple[Tensor, Tensor]:
+        """Return h before every word of targets, laid out as they are (Σ counts, H), and in their rows (n, t, H)."""
+        before = [ids[:n] for ids, n in zip(tgt.ids.split(tgt.counts), tgt.counts[1:], strict=False)]
+        words = torch.cat([tgt.ids.new_full((tgt.counts[0],), -1), *before])
+        h = _outputs(self.first, drop(self.read(words)), tgt.counts)
+        padded, _ = pad_packed_sequence(PackedSequence(h, torch.tensor(tgt.counts)), batch_first=True)
+        return h, padded
 
     def annotations(self, src: PackedSequences, drop: Drop = lambda x: x) -> tuple[Tensor, Tensor]:
         """Return the annotations a of sources in the order of their rows (n, T, A), and which are of words (n, T)."""
@@ -98,9 +104,12 @@ class TranslationModel(nn.Module):
 
     def attend(self, h: Tensor, annotations: Tensor, there: Tensor) -> Tensor:
         """Return z of h (n, t, H), from annotations (n, T, A), of words where ``there`` (n, T): (n, t, A)."""
+        return self.attention(h, annotations, there) @ annotations
+
+    def attention(self, h: Tensor, annotations: Tensor, there: Tensor) -> Tensor:
+        """Return the weights α of the words of the source, as ``attend`` takes them: (n, t, T)."""
         weights = h @ self.Q.T @ annotations.transpose(1, 2) / math.sqrt(self.config.hidden)
-        z: Tensor = weights.masked_fill(~there[:, None], -torch.inf).softmax(-1) @ annotations
-        return z
+        return weights.masked_fill(~there[:, None], -torch.inf).softmax(-1)
 
     def output(self, s: Tensor, z: Tensor, h: Tensor) -> Tensor:
         """Return g (n, E); the logits are E g + b."""

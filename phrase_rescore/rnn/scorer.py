@@ -21,6 +21,7 @@ from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.errors import RescoreError
 from phrase_rescore.moses.table import select_factor
 from phrase_rescore.nn.cells import Rows, State, rows_of
+from phrase_rescore.nn.search import best_words
 from phrase_rescore.nn.softmax import LogNormaliser
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.network import for_scoring
@@ -28,6 +29,7 @@ from phrase_rescore.runtime import check_precision, set_tf32
 
 BATCH = 2048  # pairs or phrases that share: more share more, but their states leave the cache
 GPU_BATCH = 16384  # a GPU needs many rows to be busy
+ROWS = 512  # prefixes whose logits are in memory at a time: 30 MB at K = 15,002
 BATCH_WORDS = 64  # for each pair of a full batch; one of longer pairs has fewer of them, since memory grows with the words
 EOS_NAME, UNK_NAME = b"<end of phrase>", b"<unknown word>"  # no word is called so, for no word has a blank
 
@@ -97,6 +99,15 @@ class Prefixes:
     state: State
     g: Tensor  # (n, R)
     log_z: Tensor  # (n,)
+
+    def next_words(self, k: int, barred: Tensor) -> tuple[NDArray[np.float64], Indices]:
+        """Return log p of the k best words after every prefix, and their ids, as ``nn.search.Prefixes`` does: (n, k)."""
+        log_p, ids = list[Tensor](), list[Tensor]()
+        for g, log_z in zip(self.g.split(ROWS), self.log_z.split(ROWS), strict=True):
+            values, words = best_words(self.model.logits(g), k, barred)
+            log_p.append(values - log_z.unsqueeze(1))
+            ids.append(words)
+        return torch.cat(log_p).double().cpu().numpy(), torch.cat(ids).cpu().numpy()
 
     def eos_log_p(self) -> NDArray[np.float64]:
         """Return natural log p of the target's end after each prefix: (n,)."""

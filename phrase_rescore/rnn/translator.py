@@ -1,8 +1,6 @@
 """Phrases that a model proposes: the n most probable targets of sources, by beam search, or targets drawn at random.
 
-Beam search: log p only falls as a prefix grows. A prefix that is not better than a source's n-th best finished target is given
-up. Only the beam makes the search inexact, where it drops prefixes. Nothing is normalised by length. Of equal log p, the
-shorter target comes first, then the one whose prefix came first, then the one whose last word has the lower id.
+Beam search is that of ``nn.search``. Nothing is normalised by length.
 
 Sampling draws word by word, by a race: word k of weight w_k arrives after a time that is exponential with rate w_k, so that it
 is the first with probability w_k / Σ w. Other batches, which are rounded otherwise, then change a draw only where two words
@@ -14,28 +12,24 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.random import Generator, Philox
-from numpy.typing import NDArray
 from torch import Tensor
 
 from phrase_rescore.data.ragged import Indices, Ragged, distinct_phrases
 from phrase_rescore.data.vocabulary import EOS, UNK
 from phrase_rescore.errors import RowError
 from phrase_rescore.moses.table import SEPARATOR, phrase_words, words
+from phrase_rescore.nn.search import Decoded, beam_search
 from phrase_rescore.rnn.checkpoint import Checkpoint
-from phrase_rescore.rnn.scorer import Prefixes, ReadyModel
+from phrase_rescore.rnn.scorer import ReadyModel
 
 MAX_LENGTH = 20  # words; phrases of a table seldom have more than 7
 BEAM = 10
 PREFIXES = 2048  # the most that are worked on at once, unless those of one source are more
-ROWS = 512  # prefixes whose logits are in memory at a time: 30 MB at K = 15,002
 DRAWS = 128  # draws whose random numbers are: 15 MB at K = 15,002
-
-LogProbs = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -45,70 +39,6 @@ class Hypothesis:
     target: bytes  # words between single blanks; an unknown one is UNK
     log_p: float  # natural log p(target | source), EOS included
     unknown: int  # how many of its words are UNK
-
-
-class Decoded(NamedTuple):
-    """A target that was found: ids without EOS, and natural log p(target | source), EOS included."""
-
-    words: list[int]
-    log_p: float
-
-
-def best_of_each(group: Indices, log_p: LogProbs, n: int) -> Indices:
-    """Return where the n largest of every group stand, or all of fewer: by group, largest first, equal ones in their order.
-
-    >>> best_of_each(np.array([1, 0, 1, 1]), np.array([-3.0, -9.0, -1.0, -3.0]), 2).tolist()
-    [1, 2, 0]
-    """
-    order: Indices = np.lexsort((-log_p, group))
-    ordered = group[order]
-    rank = np.arange(len(order)) - np.searchsorted(ordered, ordered)
-    return order[rank < n]
-
-
-def _next_words(model: ReadyModel, prefixes: Prefixes, k: int, barred: Tensor) -> tuple[LogProbs, Indices]:
-    """Return log p of the k best words after every prefix, and their ids, the lower of equal ones: (n, k); no ``barred``."""
-    log_p, words = [], []
-    for g, log_z in zip(prefixes.g.split(ROWS), prefixes.log_z.split(ROWS), strict=True):
-        logits = model.logits(g).index_fill_(1, barred, -torch.inf)
-        values, ids = logits.topk(k, dim=1)
-        tied = ((logits >= values[:, -1:]).sum(1) > k).nonzero().squeeze(1)  # topk takes any of them
-        if len(tied):
-            ordered, order = logits[tied].sort(dim=1, descending=True, stable=True)
-            values[tied], ids[tied] = ordered[:, :k], order[:, :k]
-        log_p.append((values - log_z.unsqueeze(1)).double().cpu().numpy())
-        words.append(ids.cpu().numpy())
-    return np.concatenate(log_p), np.concatenate(words)
-
-
-@torch.inference_mode()
-def beam_search(model: ReadyModel, c: Tensor, n: int, beam: int, max_length: int, barred: Tensor) -> list[list[Decoded]]:
-    """Return the n best targets (or as many as are found) of 1 to ``max_length`` words under each c (sources, H), best first.
-
-    ``beam``: the most prefixes of one length a source. ``barred`` (m,): ids that are not proposed, EOS among them.
-    """
-    prefixes, best = model.empty_prefixes(c), [list[Decoded]() for _ in range(len(c))]
-    worst = np.full(len(c), -np.inf)  # what a prefix must be better than to matter: the n-th best log p of every source
-    log_p, ids = np.zeros(len(c)), np.empty((len(c), 0), np.int64)  # of the prefixes
-    k = min(beam, len(model.decoder.b_G) - len(barred))
-    for _ in range(max_length if k else 0):
-        step, words = _next_words(model, prefixes, k, barred)
-        longer = log_p[:, None] + step
-        parents, columns = (longer > worst[prefixes.source][:, None]).nonzero()  # never where it is NaN
-        last_words, log_p = words[parents, columns], longer[parents, columns]
-        by_rank = np.lexsort((last_words, parents))
-        kept = by_rank[best_of_each(prefixes.source[parents][by_rank], log_p[by_rank], beam)]
-        parents, last_words, log_p = parents[kept], last_words[kept], log_p[kept]
-        if not len(parents):
-            break
-        ids = np.column_stack((ids[parents], last_words))
-        prefixes = prefixes.continued(parents, last_words)
-        for source, target, total in zip(prefixes.source, ids.tolist(), (log_p + prefixes.eos_log_p()).tolist(), strict=True):
-            best[source].append(Decoded(target, total))
-        for source in np.unique(prefixes.source):
-            best[source] = sorted(best[source], key=lambda decoded: -decoded.log_p)[:n]
-            worst[source] = best[source][-1].log_p if len(best[source]) == n else -np.inf
-    return best
 
 
 def streams(seed: int, source: bytes, number: int) -> list[Generator]:
@@ -189,8 +119,13 @@ class Translator:
         """Return the n best phrases that a beam of ``beam`` prefixes finds (default: n, and 10 at least), best first."""
         width = beam or max(n, BEAM)
         c, which = self._summaries(sources)
-        barred = self._barred(unk)
-        targets = self._in_batches(lambda rows: beam_search(self._model, c[rows], n, width, max_length, barred), len(c), width)
+        barred, known = self._barred(unk), len(self._words)
+
+        def search(rows: slice) -> list[list[Decoded]]:
+            prefixes = self._model.empty_prefixes(c[rows])
+            return beam_search(prefixes, [max_length] * len(prefixes.source), n, width, known, barred)
+
+        targets = self._in_batches(search, len(c), width)
         return [targets[i] for i in which]
 
     @torch.inference_mode()

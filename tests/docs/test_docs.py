@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 from moses_harness import ini_text
 from moses_readers import ALL_READERS
-from small_models import small_lm
+from small_models import small_lm, small_nmt
 
 import phrase_rescore
 from phrase_rescore import api
@@ -177,6 +177,8 @@ def prepared(inputs: Path, folder: Path, script: str) -> Path:
     for name in LANGUAGE_MODELS:
         if name not in trained:
             small_lm(folder / name, tuple(f"t{i}".encode() for i in range(60)))
+    if "nmt" not in trained:
+        small_nmt(folder / "nmt", *(tuple(f"{side}{i}".encode() for i in range(60)) for side in "st"))
     (folder / "docs").symlink_to(DOCS)
     return folder
 

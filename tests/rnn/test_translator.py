@@ -10,10 +10,11 @@ import torch
 from small_models import scores_of, small_checkpoint, vocabulary
 
 from phrase_rescore.data.vocabulary import Vocabulary
+from phrase_rescore.nn.search import best_of_each
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.model import Model
 from phrase_rescore.rnn.scorer import Prefixes, ReadyModel, Scorer
-from phrase_rescore.rnn.translator import Hypothesis, Translator, best_of_each
+from phrase_rescore.rnn.translator import Hypothesis, Translator
 
 SOURCES = [b"s0", b"s1 s2 s0", b"s3 s3", b"s9 s8 s7 s6", b"nobody knows", b"s5"]
 LONGEST = 3
@@ -86,7 +87,7 @@ def test_nothing_depends_on_how_many_fit_at_once(monkeypatch: pytest.MonkeyPatch
     ten, narrow, usual = (translator.n_best(sources, n=1, beam=beam) for beam in (10, 1, None))
     assert usual == ten != narrow
     monkeypatch.setattr("phrase_rescore.rnn.translator.PREFIXES", 30)
-    monkeypatch.setattr("phrase_rescore.rnn.translator.ROWS", 7)
+    monkeypatch.setattr("phrase_rescore.rnn.scorer.ROWS", 7)
     monkeypatch.setattr("phrase_rescore.rnn.translator.DRAWS", 3)
     for found, expected in zip((translator.n_best(sources), translator.samples(sources, 5, seed=1)), whole, strict=True):
         for a, b in zip(found, expected, strict=True):
