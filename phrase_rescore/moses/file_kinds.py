@@ -144,6 +144,8 @@ def kind_of_file(rows: Sequence[bytes], least_text: float = 0.9) -> str | None:
     if votes["text"] < least_text * votes.total():
         del votes["text"]
     best = max(votes, key=lambda kind: (votes[kind], kind == "table"), default=None)  # of equals the first
+    if best in (None, "text") and _has_own_ends(judged):
+        return "mac"
     return _kind_of_table([fields for fields in judged if len(fields) > 2]) if best == "table" else best
 
 
@@ -164,15 +166,18 @@ def _kind_of_whole(rows: Sequence[Sequence[bytes]]) -> str | None:
     """Recognize a file by what is not a field."""
     if rows and rows[0][0].startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
-    within = b"".join(chain.from_iterable(rows))  # of rows: what ends them is cut off
-    if within.count(b"\r") >= max(1, len(rows)) and b"\0" not in within:
-        return "mac"
     if any(len(fields) > 1 for fields in rows):
         return None
     lines = [line.partition(b"#")[0].strip(BLANKS_AND_CR) for (line,) in rows]
     if b"".join(lines)[:1] == b"[" and any(map(_SECTION.fullmatch, lines)):
         return "ini"
     return "arpa" if b"\\data\\" in lines else None
+
+
+def _has_own_ends(rows: Sequence[Sequence[bytes]]) -> bool:
+    """Tell whether CRs within rows, where what ends these is cut off, must be ends of lines."""
+    within = b"".join(chain.from_iterable(rows))
+    return within.count(b"\r") >= max(1, len(rows)) and b"\0" not in within
 
 
 def _kind_of_table(rows: Sequence[Sequence[bytes]]) -> str:

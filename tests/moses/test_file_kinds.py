@@ -42,7 +42,7 @@ FILES = {
     "text": [b"<unk> a\n<s> a </s>\n<2de> a\n<p> a\n", b"a\rb\nc\nd\n", b"a\r\r\nb\r\r\n",
              b"This is a sentence .\nAnd one more , with 0-0 .\n", b"-3.2\t0\n", b"a b\n[feature]\n"],
     "table": [TABLE, b"0 ||| 0 ||| 0.5\n", b"a ||| b ||| 1 ||| ||| 1 1 1\r\n",
-              b"a ||| b ||| 0.5 0.5\n", b"a ||| b ||| 0.5 0.3 0.25\n", b"a ||| b ||| 1e-5 1e-6 1\n",
+              b"a ||| b ||| 0.5 0.5\n", b"a ||| \r |||0.4\n", b"a ||| b ||| 0.5 0.3 0.25\n", b"a ||| b ||| 1e-5 1e-6 1\n",
               b"[x] a ||| b ||| 1\n" + TABLE, b"1 ||| a b c ||| 0.5\n",
               b"a ||| b ||| 0.25 0.25 0.25 0.25\n" * 9, b"a ||| b ||| 1 1 1 1 2.718\n", b"1 ||| a=1 ||| 0.5 0.5 ||| 0-0\n"],
 }  # fmt: skip
