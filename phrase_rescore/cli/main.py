@@ -111,9 +111,15 @@ def _send_again(lost: "sys.UnraisableHookArgs") -> None:
     """Send a signal again that came in a destructor, where Python prints and forgets it."""
     if isinstance(lost.exc_value, KeyboardInterrupt):
         number = signal.SIGTERM if isinstance(lost.exc_value, Terminated) else signal.SIGINT
-        timer = threading.Timer(_AGAIN, os.kill, (os.getpid(), number))  # when that is over
-        timer.daemon = True
-        timer.start()
+        sent = False
+        while not sent:
+            timer = threading.Timer(_AGAIN, os.kill, (os.getpid(), number))  # when that is over
+            timer.daemon = True
+            try:
+                timer.start()
+                sent = True
+            except KeyboardInterrupt:  # on a loaded machine the signal comes while the timer starts
+                continue
     else:
         sys.__unraisablehook__(lost)
 

@@ -119,6 +119,8 @@ def test_a_training_replaces_nothing_that_it_reads_or_makes(
     Path("pairs").write_text("a\tb\n")
     with pytest.raises(pr.OptionError, match="are the same|is inside"):
         pr.train("pairs", "m", **settings)
+    with pytest.raises(pr.OptionError, match="is inside"):
+        pr.train_lm("pairs", "m", vocab="m.text/words")
     assert [path.name for path in tmp_path.iterdir()] == ["pairs"]
     Path("m.dropped").touch()
     with pytest.raises(pr.InputError, match="is empty"):  # rows of an earlier training, mended, say: none are dropped now

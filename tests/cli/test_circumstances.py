@@ -237,6 +237,13 @@ def test_the_reader_goes_away(place: Place, name: str, reader: str) -> None:
     assert done.status in ((1,) if reader == "|" else (0, 1))
 
 
+def test_the_reader_of_a_named_stream_goes_away(place: Place) -> None:
+    done = place.run(Line("annotate {i} -m {m} -o /dev/stdout --device cpu", "table", ROWS), stdout="|")
+    assert not errors(done), done
+    assert "INCOMPLETE" not in done.err
+    assert done.status == 1
+
+
 @every_line
 def test_no_last_newline(place: Place, name: str) -> None:
     line = LINES[name]
