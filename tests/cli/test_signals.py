@@ -50,8 +50,9 @@ def begin(*args, **named):
 """,
 }
 COMMAND = """
-import os, time
+import os, signal, time
 from phrase_rescore.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what it starts in the background ignore it
 {begin}
 main.cli.main = begin
 main.main([])
