@@ -5,15 +5,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from phrase_rescore.errors import OptionError
+from phrase_rescore.errors import ModelError, OptionError, RowError
 from phrase_rescore.files.inputs import standard_input
 from phrase_rescore.files.paths import Path
-from phrase_rescore.messages import Progress, Say, counted, silent
+from phrase_rescore.messages import Progress, Say, counted, shown, silent
 from phrase_rescore.moses.hypotheses import as_value
+from phrase_rescore.moses.table import SEPARATOR
 from phrase_rescore.moses.text import PhraseReader, Sentences, tokenizer_for
 from phrase_rescore.nmt import checkpoint as translation
 from phrase_rescore.nmt.translator import SentenceHypothesis, SentenceTranslator
-from phrase_rescore.nn.storage import BITEXT, Config
+from phrase_rescore.nn.storage import BITEXT, TEXT, Config
 from phrase_rescore.queries.score import line_batches, ready_model
 from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, Checked, ranged
 from phrase_rescore.rnn.translator import MAX_LENGTH, Hypothesis, Translator
@@ -56,7 +57,10 @@ def generate(
     search = {name: value for name, value in search.items() if value not in (None, False)}
     if search.get("random") and search.get("beam"):
         raise OptionError("--beam finds the most probable hypotheses, --random draws them; give one")
-    if Config(os.fspath(model_dir)).model_of() == BITEXT:
+    kind = Config(os.fspath(model_dir)).model_of()
+    if kind == TEXT:
+        raise ModelError(f"{model_dir}: a model of {TEXT}, has no source; give one of train or train-nmt")
+    if kind == BITEXT:
         prepare(threads)
         yield from _translations(model_dir, tokenize, flush, resolve_device(device), on_sources, say, search)
         return
@@ -87,7 +91,13 @@ def _translations(
         raise OptionError(f"--{min(other).replace('_', '-')} is for models of phrases; leave it out for sentences")
     n, beam = Search(**{"number": SENTENCES} | search).number, search.get("beam")
     model = translation.load(os.fspath(model_dir))
-    translator, read = SentenceTranslator(model, device), Sentences(tokenizer_for(tokenize, model.src_vocab.ids))
+    translator, sentence = SentenceTranslator(model, device), Sentences(tokenizer_for(tokenize, model.src_vocab.ids))
+
+    def read(line: bytes) -> list[bytes]:
+        if SEPARATOR in line:
+            raise RowError(f"{shown(line.strip())} is more than a sentence", "write one sentence a line and nothing else")
+        return sentence(line)
+
     segment = 0
     for sentences in line_batches(standard_input(), read, _LINES, flush):
         lines = list[bytes]()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import Run
-from small_models import small_nmt
+from small_models import small_lm, small_nmt
 
 from phrase_rescore.nmt import translator as translating
 from phrase_rescore.nmt.checkpoint import Translation, load
@@ -95,5 +95,9 @@ def test_lines_or_a_list(run: Run, model: Translation, tmp_path: Path) -> None:
     assert again.status == 0, again.err
     for ours, rescored in zip(entries, again.out.splitlines(), strict=True):
         assert float(ours[2].split()[1]) == pytest.approx(float(rescored.split(b" ||| ")[2].split()[1]), abs=1e-4)
+    pairs = run("generate", "-m", tmp_path / "nmt", stdin=b"das haus\ndas ||| the\n")
+    assert (pairs.status, pairs.out.count(b"\n"), "<stdin>:2: " in pairs.last_line) == (1, 1, True)
     refused = run("generate", "-m", tmp_path / "nmt", "--random", stdin=text)
     assert (refused.status, "--random" in refused.last_line) == (2, True)
+    other = run("generate", "-m", small_lm(tmp_path / "lm"), stdin=text)
+    assert (other.status, "train-nmt" in other.last_line) == (1, True)
