@@ -1,8 +1,9 @@
 """Beam search: the targets that a model finds most probable, whatever the model.
 
-log p only falls as a prefix grows. A prefix that cannot become better than a source's n-th best finished target is given up.
-Only the beam makes the search inexact, where it drops prefixes. Of equal scores, the shorter target comes first, then the one
-whose prefix came first, then the one whose last word has the lower id.
+log p only falls as a prefix grows. A prefix that is not better than a source's n-th best finished target is given up. Without a
+norm of the length only the beam makes the search inexact, where it drops prefixes. With one, a prefix is compared as if it
+ended now, though its score may still rise where its next words are nearly certain. Of equal scores, the shorter target comes
+first, then the one whose prefix came first, then the one whose last word has the lower id.
 """
 
 from collections.abc import Sequence
