@@ -18,7 +18,7 @@ from inputs import encode, middle_rows, paper_model, table
 from macs import shared, unshared
 from plain import PlainScorer
 
-from phrase_rescore.report.charts import BLUE, VERMILION, altair, specification, vega_lite_version
+from phrase_rescore.report.charts import BLUE, VERMILION, altair, specification
 from phrase_rescore.rnn.scorer import BATCH, Scorer
 from phrase_rescore.runtime import keep_freed_memory, prepare, usable_cores
 
@@ -89,7 +89,8 @@ def draw(results: dict[str, dict[int, dict[str, float]]], path: str) -> None:
         rows.append(alt.hconcat(*panels))
     spec = specification(alt.vconcat(*rows), **datasets)
     with open(path, "wb") as stream:
-        stream.write(bytes(vl_convert.vegalite_to_png(spec, vl_version=vega_lite_version(), scale=2)))
+        version = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+        stream.write(bytes(vl_convert.vegalite_to_png(spec, vl_version=version, scale=2)))
 
 
 def main() -> None:
