@@ -47,7 +47,7 @@ def introduce() -> WorkerState:
     return WorkerState(__version__, torch.__version__, torch.cuda.is_available())
 
 
-def score(annotator: Annotator, version: str, block: Block) -> tuple[bytes, Statistics]:
+def score(annotator: Annotator, version: str, *block: Any) -> tuple[bytes, Statistics]:
     """Annotate a block, on a worker. Raises RescoreError if this worker, which may have come late, lacks something."""
     worker = get_worker()
     if version != __version__:
@@ -55,7 +55,7 @@ def score(annotator: Annotator, version: str, block: Block) -> tuple[bytes, Stat
     _prepare(annotator.options.threads)
     try:
         with no_cycle_collection():
-            return ready(annotator, worker.address)(block)
+            return ready(annotator, worker.address)(Block(*block))
     except (MemoryError, RuntimeError, OSError) as error:
         if not lacks_memory(error) and not isinstance(error, OSError):
             raise
@@ -123,7 +123,8 @@ class Cluster:
     def submit(self, annotator: Any, block: Block, /) -> Scoring:
         """Have a block annotated by a worker."""
         # so often a block is tried again that a worker failed at; how many may die of one is Dask's allowed-failures
-        future = self._client.submit(score, annotator, __version__, block, retries=3, pure=False)
+        # Dask takes a tuple apart and copies it; bytes that stand alone it sends as they are
+        future = self._client.submit(score, annotator, __version__, *block, retries=3, pure=False)
         self.in_work.append(Scoring(self, block, annotator.table, future))
         return self.in_work[-1]
 
