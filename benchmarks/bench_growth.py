@@ -45,7 +45,7 @@ def measure(sizes: dict[str, int], rows: list[bytes], plain_rows: int) -> dict[s
     checkpoint = paper_model(table(), **sizes)
     pairs = encode(rows, checkpoint)
     scorer, plain = Scorer(checkpoint), PlainScorer(checkpoint.model)
-    scorer.batch = block
+    scorer.sharing.batch = block
     keep_freed_memory(True)
     took, _ = timed(lambda: ours(scorer, pairs, cores, block))
     torch.set_num_threads(cores)

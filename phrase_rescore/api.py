@@ -19,7 +19,7 @@ from phrase_rescore.messages import Progress, Say, silent
 from phrase_rescore.moses.columns import ColumnFormat
 from phrase_rescore.nmt.config import PRESETS as NMT_PRESETS
 from phrase_rescore.rnn.config import PRESETS
-from phrase_rescore.runtime import prepare, resolve_device
+from phrase_rescore.runtime import prepare, prepare_parts, resolve_device
 from phrase_rescore.training.config import AnySettings, Observer
 
 if TYPE_CHECKING:
@@ -176,10 +176,12 @@ def rescore(
     from phrase_rescore.rescoring.run import RescoreOptions
     from phrase_rescore.rescoring.run import rescore as rescore_list
 
-    prepare(threads)
     files = _paths(models), tuple(labels), _path(source), _path(weights), _paths(scores)
     options = RescoreOptions(os.fspath(nbest), os.fspath(out), *files, **flags)
-    return rescore_list(options, resolve_device(device), on_read, warn)
+    device = resolve_device(device)
+    if options.models:
+        threads = prepare_parts(threads, device)
+    return rescore_list(options, device, threads or 1, on_read, warn)
 
 
 def tune(

@@ -5,7 +5,10 @@ import ctypes
 import gc
 import math
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from phrase_rescore.errors import OptionError
 from phrase_rescore.messages import printable
@@ -13,6 +16,8 @@ from phrase_rescore.ranges import Words
 
 PRECISIONS = Words(("float32", "tf32", "bf16"))
 
+S = TypeVar("S")
+T = TypeVar("T")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 
 
@@ -74,6 +79,30 @@ def use_threads(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
+def prepare_parts(threads: int | None, device: str) -> int:
+    """Configure torch for parts that compute on a core each. Return how many may at a time, on a GPU one."""
+    prepare(1)
+    return (threads or usable_cores()) if device == "cpu" else 1
+
+
+def in_threads(function: Callable[[S], T], parts: Sequence[S], threads: int) -> list[T]:
+    """Return ``function`` of every part, in order, ``threads`` parts at a time.
+
+    After ``prepare_parts`` each computes on one core, so that threads do not change a bit. An interruption does not wait for
+    parts in work.
+    """
+    if threads == 1 or len(parts) < 2:
+        return [function(part) for part in parts]
+    executor = ThreadPoolExecutor(threads, initializer=use_threads, initargs=(1,))
+    try:
+        done = list(executor.map(function, parts))
+    except BaseException as error:
+        executor.shutdown(wait=not isinstance(error, KeyboardInterrupt), cancel_futures=True)
+        raise
+    executor.shutdown()
+    return done
+
+
 def prepare(threads: int | None = None) -> None:
     """Configure torch for computing on ``threads`` cores, by default all usable ones. Call it before anything is computed."""
     use_threads(threads or usable_cores())
@@ -103,16 +132,16 @@ def no_cycle_collection() -> Iterator[None]:
 
 def resolve_device(name: str) -> str:
     """Turn ``auto`` into ``cuda`` or ``cpu``; check any other name. Raises OptionError for a device that is not there."""
-    import torch
+    named = re.fullmatch(r"auto|cpu(:\d+)?|cuda(?::(\d+))?", name, re.ASCII)
+    if not named:
+        raise OptionError(f"--device {printable(name)}: write auto, cpu, cuda or cuda:0")
+    if name.startswith("cpu"):
+        return "cpu"
+    import torch  # a second, which who asks for the CPU need not wait for here
 
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    device = None
-    with contextlib.suppress(RuntimeError):
-        device = torch.device(name)
-    if device is None or device.type not in ("cpu", "cuda"):
-        raise OptionError(f"--device {printable(name)}: write auto, cpu, cuda or cuda:0")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+    if int(named[2] or 0) >= torch.cuda.device_count():
         raise OptionError(f"--device {printable(name)}: torch sees no such device here; write auto or cpu")
     return name
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phrase_rescore.annotation.options import AnnotateOptions
+from phrase_rescore.data.log_probs import check_finite
 from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import InputError, ModelError
 from phrase_rescore.files.inputs import Block, natural_log
@@ -23,7 +24,6 @@ from phrase_rescore.files.outputs import gzip_member
 from phrase_rescore.messages import shown
 from phrase_rescore.moses.columns import MIN_LOG_P
 from phrase_rescore.moses.table import TableBlock, parse_block
-from phrase_rescore.nn.softmax import check_finite
 from phrase_rescore.nn.storage import CONFIG
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.scorer import Scorer

@@ -26,7 +26,7 @@ _SETTINGS = (
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """A loaded model, of phrase pairs or of text, and its ``config.json``."""
+    """A loaded model of any kind, and its ``config.json``."""
 
     directory: str
     model: Checkpoint | LanguageModel | Translation
@@ -35,7 +35,7 @@ class ModelInfo:
 
     @classmethod
     def read(cls, directory: str) -> ModelInfo:
-        """Read a model directory. Raises ModelError as ``checkpoint.load`` and ``language_model.load`` do."""
+        """Read a model directory. Raises ModelError as the ``load`` of its kind does."""
         with unchanged(directory):
             config = Config(directory)
             room = {TEXT: language_model, BITEXT: translation, PAIRS: checkpoint}[config.model_of()]

@@ -14,14 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from phrase_rescore.data.log_probs import SMALLER_RATE
 from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.data.vocabulary import UNK
 from phrase_rescore.errors import ModelError
 from phrase_rescore.lm.checkpoint import LanguageModel, load
 from phrase_rescore.lm.network import Ngrams, ngrams_at
 from phrase_rescore.moses.text import Sentences
-from phrase_rescore.nn.softmax import SMALLER_RATE, LogNormaliser
-from phrase_rescore.runtime import resolve_device
+from phrase_rescore.nn.softmax import LogNormaliser
+from phrase_rescore.runtime import in_threads, resolve_device
 
 PAIRS = 16384  # of a context and a word, at a time: their rows are held twice
 _SENTENCES = 4096  # of a ``TextModel``, at a time
@@ -54,24 +55,28 @@ class SentenceScores:
 class NgramScorer:
     """Gives log p(word | context) by a language model, natural log."""
 
-    def __init__(self, lm: LanguageModel, device: str = "cpu") -> None:
+    def __init__(self, lm: LanguageModel, device: str = "cpu", threads: int = 1) -> None:
+        """Load it on a device, to score ``threads`` blocks of contexts at a time."""
         self.lm = lm
         self._model = lm.model.to(device)
-        self._device = device
+        self._device, self._threads = device, threads
         self._log_z = LogNormaliser(self._model.G, self._model.b_G)
 
-    @torch.no_grad()
     def log_probs(self, ngrams: Ngrams) -> NDArray[np.float64]:
         """Return log p of the words after their contexts: (m,). Those of a model that diverged may not be finite."""
         contexts, which = _distinct(ngrams.contexts)
         order = np.argsort(which, kind="stable")  # n-grams by context, so that a block of contexts has a block of them
         bounds = np.searchsorted(which[order], np.arange(CONTEXTS, len(contexts), CONTEXTS))
-        log_p = np.empty(len(which))
-        for block, rows in enumerate(np.split(order, bounds)):
-            first = block * CONTEXTS
+        log_p, blocks = np.empty(len(which)), np.split(order, bounds)
+
+        @torch.no_grad()
+        def score(block: int) -> None:
+            first, rows = block * CONTEXTS, blocks[block]
             h_2 = self._hidden(contexts[first : first + CONTEXTS])
             pairs, place = _distinct(np.stack((which[rows] - first, ngrams.words[rows]), 1))
             log_p[rows] = self._scores(h_2, self._log_z(h_2), pairs)[place]
+
+        in_threads(score, range(len(blocks)), self._threads)
         return log_p
 
     def _scores(self, h_2: Tensor, log_z: Tensor, pairs: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -1,53 +1,157 @@
-"""log p(target | source) of the hypotheses of one source, each beginning that they share once."""
+"""log p(target | source) of sentence pairs, and the steps of the decoder that scoring and beam search share."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from phrase_rescore.data.ragged import Ragged, prefix_levels
+from phrase_rescore.data.ragged import EncodedPairs, Indices, Ragged, distinct_phrases
+from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.nmt.checkpoint import Translation
-from phrase_rescore.nmt.network import next_state
+from phrase_rescore.nn.cells import ResetAfter
 from phrase_rescore.nn.packed import PackedSequences
-from phrase_rescore.nn.softmax import LogNormaliser
-from phrase_rescore.runtime import set_tf32
+from phrase_rescore.nn.shared_scoring import SharedScoring
+from phrase_rescore.nn.softmax import LogNormaliser, NextWords
+from phrase_rescore.runtime import in_threads, set_tf32
+
+BATCH = 2048  # pairs that share
+PADDED = 16384  # words of the distinct sources of a batch, each as long as the longest: 21 MB at H = 320
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What is read of sources, (m,)."""
+
+    annotations: Tensor  # (m, T, A)
+    there: Tensor  # (m, T) which are of words
+
+
+class ReadyTranslation:
+    """A translation model that reads words one by one on a device; threads may share it."""
+
+    def __init__(self, translation: Translation, device: str) -> None:
+        set_tf32("float32", device)
+        self.network, self._device = translation.model.to(device), device
+        with torch.inference_mode():
+            read = self.network.read(torch.arange(-1, self.network.config.tgt_vocabulary, device=device))
+            self._word_rows = self.network.first.word_rows(read)  # that of no word before all
+            self.log_normaliser = LogNormaliser(self.network.tgt_embedding, self.network.b_G)
+
+    def index(self, rows: Indices) -> Tensor:
+        """Return row numbers on the device."""
+        return torch.from_numpy(rows).to(self._device)
+
+    def read(self, sources: Ragged) -> Sources:
+        """Read sources without EOS, (m,)."""
+        packed = PackedSequences.of(sources.with_eos(), self._device)
+        annotations, there = self.network.annotations(packed)
+        return Sources(annotations[packed.place], there[packed.place])
+
+    def empty_prefixes(self, sources: Sources) -> SentencePrefixes:
+        """Return the prefix of no word of each source."""
+        m = len(sources.there)
+        nothing = sources.annotations.new_zeros(1, self.network.config.hidden)
+        return self.step(sources, np.arange(m), nothing, nothing, np.zeros(m, np.int64), np.full(m, -1))
+
+    def step(
+        self, sources: Sources, source: Indices, h: Tensor, s: Tensor, parents: Indices, words: Indices
+    ) -> SentencePrefixes:
+        """Read the next words (n,) after the states h and s (p, H) that ``parents`` (n,) name; return the prefixes (n,)."""
+        after, network = self.index(parents), self.network
+        h = _next_state(network.first, h, after, self._word_rows.index_select(0, self.index(words + 1)))
+        z = self._attend(h, sources, source)
+        s = _next_state(network.second, s, after, network.second.word_rows(torch.cat((h, z), 1)))
+        return SentencePrefixes(self, sources, source, h, s, network.output(s, z, h))
+
+    def _attend(self, h: Tensor, sources: Sources, source: Indices) -> Tensor:
+        """Return z of states h (n, H), (n, A): those of a source make products with its annotations, as many as usual each."""
+        read, first, place, sizes = np.unique(source, return_index=True, return_inverse=True, return_counts=True)
+        width = -(-len(source) // len(read))
+        pieces = -(-sizes // width)
+        rank = np.arange(len(source)) - first[place]
+        piece = (np.cumsum(pieces) - pieces)[place] + rank // width
+        row, column, live = map(self.index, (piece, rank % width, np.repeat(read, pieces)))
+        padded = h.new_zeros(len(live), width, h.shape[1])
+        padded[row, column] = h
+        return self.network.attend(padded, sources.annotations[live], sources.there[live])[row, column]
+
+
+@dataclass(frozen=True)
+class SentencePrefixes:
+    """Beginnings of translations, (n,), of one length, those of a source together; the logits after them are E g + b."""
+
+    model: ReadyTranslation
+    sources: Sources
+    source: Indices  # (n,)
+    h: Tensor  # (n, H)
+    s: Tensor  # (n, H)
+    g: Tensor  # (n, E)
+
+    @cached_property
+    def log_z(self) -> Tensor:
+        """The log normaliser of each, (n,)."""
+        return self.model.log_normaliser(self.g)
+
+    def next_words(self, k: int, barred: Tensor) -> NextWords:
+        """Return log p of the end and of the k best words after every prefix."""
+        return self.model.log_normaliser.next_words(self.g, k, barred)
+
+    def eos_log_p(self) -> NDArray[np.float64]:
+        """Return natural log p of the target's end after each prefix: (n,)."""
+        network = self.model.network
+        return (self.g @ network.tgt_embedding[EOS] + network.b_G[EOS] - self.log_z).double().cpu().numpy()
+
+    def word_log_p(self, parents: Indices, words: Indices) -> NDArray[np.float64]:
+        """Return natural log p of the words (m,), each after the prefix that ``parents`` (m,) names: (m,)."""
+        network, after, next_words = self.model.network, self.model.index(parents), self.model.index(words)
+        logits = (self.g[after] * network.tgt_embedding[next_words]).sum(1) + network.b_G[next_words]
+        return (logits - self.log_z[after]).double().cpu().numpy()
+
+    def continued(self, parents: Indices, words: Indices) -> SentencePrefixes:
+        """Return the prefixes of ``parents`` (m,) with the words (m,) after them."""
+        distinct, place = np.unique(parents, return_inverse=True)
+        before = self.model.index(distinct)
+        return self.model.step(self.sources, self.source[parents], self.h[before], self.s[before], place, words)
 
 
 class SentenceScorer:
-    """Scores sentence pairs on a device: cpu, cuda, cuda:1."""
+    """Scores sentence pairs on a device (cpu, cuda, cuda:1), ``threads`` batches at a time."""
 
-    def __init__(self, translation: Translation, device: str = "cpu") -> None:
-        set_tf32("float32", device)
-        self.translation, self._device, self._model = translation, device, translation.model.to(device)
-        with torch.inference_mode():
-            self._log_normaliser = LogNormaliser(self._model.tgt_embedding, self._model.b_G)
+    def __init__(self, translation: Translation, device: str = "cpu", threads: int = 1) -> None:
+        self.translation, self.model, self._threads = translation, ReadyTranslation(translation, device), threads
+        model = self.model
+        self._sharing = SharedScoring(lambda src: model.empty_prefixes(model.read(src)), device, 2 * BATCH)
 
-    @torch.inference_mode()
-    def log_probs(self, source: Ragged, targets: Ragged) -> NDArray[np.float64]:
-        """Return natural log p of n targets of the one source, EOS included: (n,). Neither has EOS."""
-        model, config = self._model, self._model.config
-        annotations, there = model.annotations(PackedSequences.of(source.with_eos(), self._device))
-        total = np.zeros(len(targets))
-        words = np.full(1, -1)  # of each prefix the last
-        h = s = annotations.new_zeros(1, config.hidden)
-        for level in prefix_levels(targets.with_eos()):
-            continued, parents = np.unique(level.parents, return_inverse=True)
-            before, after, next_words = map(self._index, (continued, parents, level.words))
-            h = next_state(model.first, h[before], model.first.word_rows(model.read(self._index(words[continued]))))
-            z = model.attend(h[None], annotations, there)[0]
-            s = next_state(model.second, s[before], model.second.word_rows(torch.cat((h, z), 1)))
-            g = model.output(s, z, h)
-            logits = (g[after] * model.tgt_embedding[next_words]).sum(1) + model.b_G[next_words]
-            log_p = (logits - self._log_normaliser(g)[after]).double().cpu().numpy()
-            total[level.rows] += log_p[level.nodes]
-            words, h, s = level.words, h[after], s[after]
-        return total
-
-    def _index(self, rows: NDArray[np.int64]) -> torch.Tensor:
-        return torch.from_numpy(rows).to(self._device)
+    def log_probs(self, pairs: EncodedPairs) -> NDArray[np.float64]:
+        """Return natural log p of the target of each pair, EOS included: (n,). Some thousand neighbours share their work."""
+        parts = [pairs.take(rows) for rows in _padded_alike(pairs.src)]
+        return np.concatenate((np.empty(0), *in_threads(self._sharing.log_probs, parts, self._threads)))
 
     def encode(self, sentences: Sequence[Sequence[bytes]], side: int) -> Ragged:
         """Look up the words of sentences of the source (0) or target (1)."""
         vocabulary = (self.translation.src_vocab, self.translation.tgt_vocab)[side]
         return Ragged.of([vocabulary.encode(words).tolist() for words in sentences])
+
+
+def _next_state(cell: ResetAfter, h: Tensor, after: Tensor, row: Tensor) -> Tensor:
+    """Return the next output of a cell after the rows ``after`` (n,) of h (p, H), each of which is projected once: (n, H)."""
+    return cell.step(cell.project((h,)).index_select(0, after), (h.index_select(0, after),), row)[0]
+
+
+def _padded_alike(sources: Ragged) -> Iterator[Indices]:
+    """Yield some BATCH rows, of sources that come to PADDED words when all are as long as the longest, but one at least."""
+    which, start = distinct_phrases(sources)[1], 0
+    begins = np.append(True, which[1:] != which[:-1])
+    while start < len(sources):
+        near = slice(start, start + (BATCH if len(sources) - start > 2 * BATCH else 2 * BATCH))  # none has few rows
+        padded = np.maximum.accumulate(sources.lengths[near] + 1) * (np.cumsum(begins[near]) + (not begins[start]))
+        own = int(np.argmin(np.append(which[near] == which[start], False)))
+        stop = start + max(own, int(np.searchsorted(padded, PADDED, side="right")))
+        yield np.arange(start, stop)
+        start = stop

@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from phrase_rescore.data.ragged import Indices
-
-LogProbs = NDArray[np.float64]
+from phrase_rescore.nn.softmax import NextWords
 
 
 class Decoded(NamedTuple):
@@ -33,17 +31,14 @@ class Prefixes(Protocol):
     def source(self) -> Indices:
         """The source of each, (n,)."""
 
-    def next_words(self, k: int, barred: Tensor) -> tuple[LogProbs, Indices]:
-        """Return log p of the k best words after every prefix, and their ids, as ``best_words`` finds them: (n, k)."""
-
-    def eos_log_p(self) -> LogProbs:
-        """Return natural log p of the target's end after each prefix: (n,)."""
+    def next_words(self, k: int, barred: Tensor) -> NextWords:
+        """Return log p of the target's end and of the k best words after every prefix, as ``LogNormaliser`` does."""
 
     def continued(self, parents: Indices, words: Indices) -> Self:
         """Return the prefixes of ``parents`` (m,) with the words (m,) after them."""
 
 
-def best_of_each(group: Indices, log_p: LogProbs, n: int) -> Indices:
+def best_of_each(group: Indices, log_p: NDArray[np.float64], n: int) -> Indices:
     """Return where the n largest of every group stand, or all of fewer: by group, largest first, equal ones in their order.
 
     >>> best_of_each(np.array([1, 0, 1, 1]), np.array([-3.0, -9.0, -1.0, -3.0]), 2).tolist()
@@ -53,20 +48,6 @@ def best_of_each(group: Indices, log_p: LogProbs, n: int) -> Indices:
     ordered = group[order]
     rank = np.arange(len(order)) - np.searchsorted(ordered, ordered)
     return order[rank < n]
-
-
-def best_words(logits: Tensor, k: int, barred: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the k largest of every row of logits (n, K), but ``barred`` ones, and their ids, the lower of equal ones: (n, k).
-
-    The logits of ``barred`` words (m,) become -inf.
-    """
-    logits.index_fill_(1, barred, -torch.inf)
-    values, ids = logits.topk(min(k + 1, logits.shape[1]), dim=1)
-    tied = (values[:, k - 1 : k] == values[:, k:]).any(1).nonzero().squeeze(1)  # topk takes any of them
-    if len(tied):
-        ordered, order = logits[tied].sort(dim=1, descending=True, stable=True)
-        values[tied, :k], ids[tied, :k] = ordered[:, :k], order[:, :k]
-    return values[:, :k], ids[:, :k]
 
 
 def beam_search(
@@ -81,10 +62,16 @@ def beam_search(
     worst = np.full(len(best), -np.inf)  # what a prefix must be better than to matter: the score of each source's n-th best
     log_p, ids = np.zeros(len(best)), np.empty((len(best), 0), np.int64)  # of the prefixes
     k = min(beam, words - len(barred))
-    for length in range(1, int(most.max(initial=0)) + 1 if k else 1):
-        step, next_words = prefixes.next_words(k, barred)
+    for length in range(int(most.max(initial=0)) + 1 if k else 0):  # of the prefixes
+        end, step, next_words = prefixes.next_words(k, barred)
+        if length:
+            for source, target, total in zip(prefixes.source, ids.tolist(), (log_p + end).tolist(), strict=True):
+                best[source].append(Decoded(target, total))
+            for source in np.unique(prefixes.source):
+                best[source] = sorted(best[source], key=lambda found: -score_of(found, norm))[:n]
+                worst[source] = score_of(best[source][-1], norm) if len(best[source]) == n else -np.inf
         longer = log_p[:, None] + step
-        matters = (longer / (length + 1) ** norm > worst[prefixes.source][:, None]) & (most >= length)[prefixes.source][:, None]
+        matters = (longer / (length + 2) ** norm > worst[prefixes.source][:, None]) & (most > length)[prefixes.source][:, None]
         parents, columns = matters.nonzero()  # never where it is NaN
         last_words, log_p = next_words[parents, columns], longer[parents, columns]
         by_rank = np.lexsort((last_words, parents))
@@ -94,11 +81,6 @@ def beam_search(
             break
         ids = np.column_stack((ids[parents], last_words))
         prefixes = prefixes.continued(parents, last_words)
-        for source, target, total in zip(prefixes.source, ids.tolist(), (log_p + prefixes.eos_log_p()).tolist(), strict=True):
-            best[source].append(Decoded(target, total))
-        for source in np.unique(prefixes.source):
-            best[source] = sorted(best[source], key=lambda found: -score_of(found, norm))[:n]
-            worst[source] = score_of(best[source][-1], norm) if len(best[source]) == n else -np.inf
     return best
 
 

@@ -6,37 +6,22 @@ than all else. So rows are taken a few at a time and, in training, the gradient 
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from phrase_rescore.errors import InputError
+from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.nn.linear import MULTIPLE, filled
 
 ROWS = 256  # rows at a time, on a CPU: their exponentials (15 MB at K = 15,002) should stay in the last-level cache
 TILE_SYMBOLS, TILE_ROWS = 1024, 512  # of a normaliser's exponentials: 2 MB
-GPU_ROWS = 4096  # of logits: 246 MB at K = 15,002
+GROUP = 64  # words: the k best words are in the k best groups
+GPU_ROWS = 4096  # of logits: 246 MB at K = 15,002, and as many exponentials
 SURE = 300  # words that every estimate of Z has; the k-th most frequent one has the chance SURE / k
-LEAST_LOG_P = -20.0  # of a word, on average: a perplexity of 5e8, which no training that went well leaves
-SMALLER_RATE = "train it again with a smaller --learning-rate"
 LOG2_E = 1.0 / math.log(2.0)  # exp(x) = exp2(x log2 e): torch's exp2 takes half the time of its exp on AMD's CPUs
-
-
-def check_finite(scores: NDArray[np.float64], name: str, lines: Sequence[int], model: str = "the model") -> None:
-    """Raise InputError, with its line in the file ``name``, for the first of the scores (n,) that is not finite."""
-    if not (finite := np.isfinite(scores)).all():
-        found = f"the score by {model} is not a finite number: its training diverged"
-        raise InputError(name, found, SMALLER_RATE, lines[int(finite.argmin())])
-
-
-def diverged(log_p: float, words: int) -> list[str]:
-    """Return a warning if so many words, together of log p, are less probable than any that a good training leaves."""
-    if not words or log_p / words > LEAST_LOG_P:
-        return []
-    return [f"log p of a word is {log_p / words:.4g} on average, so the training of the model diverged; {SMALLER_RATE}"]
 
 
 def plain_cross_entropy(g: Tensor, G_l: Tensor, b: Tensor, targets: Tensor, alpha: float = 0.0) -> Tensor:
@@ -172,9 +157,18 @@ def cross_entropy(
     return _CrossEntropy.apply(g, G_l, b, targets, alpha, dtype or G_l.dtype)  # type: ignore[no-any-return, no-untyped-call]
 
 
+class NextWords(NamedTuple):
+    """What may come after n positions: natural log p of EOS (n,) and of the k best words, and their ids (n, k)."""
+
+    end: NDArray[np.float64]
+    log_p: NDArray[np.float64]
+    ids: NDArray[np.int64]
+
+
 class LogNormaliser:
     """Gives log Σ_k exp(G_l g + b)_k for rows of g, natural log, without a gradient: (n, R) -> (n,). G_l (K, R), b (K,).
 
+    ``next_words`` gives the most probable words, too.
     A CPU accumulates it over tiles of TILE_SYMBOLS × TILE_ROWS exponentials that stay in cache, a GPU takes GPU_ROWS at a time.
     """
 
@@ -207,3 +201,47 @@ class LogNormaliser:
     def _at_once(self, g: Tensor) -> Tensor:
         """Compute it from whole rows of logits, whose largest is subtracted first: safe however far out they are."""
         return torch.logsumexp(torch.addmm(self._b, g, self._G_l.T), 1)
+
+    def next_words(self, g: Tensor, k: int, barred: Tensor) -> NextWords:
+        """Return what may come after the rows of g (n, R), the words without ``barred`` ones (m,), the lower of equal ones."""
+        parts = zip(*(self._next_words(rows, k, barred) for rows in g.split(GPU_ROWS if g.is_cuda else TILE_ROWS)), strict=True)
+        end, log_p, ids = (torch.cat(part).cpu() for part in parts)
+        return NextWords(end.double().numpy(), log_p.double().numpy(), ids.numpy())
+
+    def _next_words(self, g: Tensor, k: int, barred: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        logits, largest, log_z = self._logits(g)
+        of_words = logits.view(-1, len(g))
+        end = of_words[EOS] / LOG2_E - log_z
+        of_words.index_fill_(0, barred, -torch.inf)
+        changed = (barred // GROUP).unique()
+        largest[changed] = logits[changed].amax(1)
+        groups = largest.topk(min(k + 1, len(largest)), dim=0).indices  # the next one is in them, too
+        ids = (groups.unsqueeze(1) * GROUP + torch.arange(GROUP, device=g.device)[:, None]).view(-1, len(g))
+        values, places = of_words.gather(0, ids).topk(min(k + 1, len(ids)), dim=0)
+        ids = ids.gather(0, places)
+        tied = (values[k - 1] == values[k:]).any(0).nonzero().squeeze(1)  # topk takes any of them
+        if len(tied):
+            ordered, order = of_words[:, tied].sort(dim=0, descending=True, stable=True)
+            values[:k, tied], ids[:k, tied] = ordered[:k], order[:k]
+        return end, (values[:k] / LOG2_E - log_z).T, ids[:k].T
+
+    def _logits(self, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return all logits times log2 e (K / GROUP, GROUP, n), the largest of each group (K / GROUP, n), and log Z (n,)."""
+        K, n = len(self._b), len(g)
+        logits = g.new_empty(-(-K // GROUP), GROUP, n)
+        of_words, largest = logits.view(-1, n), g.new_empty(len(logits), n)
+        of_words[K:] = -torch.inf
+        if g.is_cuda:
+            torch.addmm(self._scaled[1].unsqueeze(1), self._scaled[0], g.T, out=of_words[:K])
+            torch.amax(logits, 1, out=largest)
+            mass = of_words.exp2().sum(0)
+        else:
+            extended, mass = torch.cat((g, g.new_ones(n, 1)), 1).T, g.new_zeros(n)
+            tile = g.new_empty(TILE_SYMBOLS, n)
+            for first, symbols in zip(range(0, K, TILE_SYMBOLS), self._binary.split(TILE_SYMBOLS), strict=True):
+                made = torch.mm(symbols, extended, out=of_words[first : first + len(symbols)])
+                groups = slice(first // GROUP, -(-(first + len(symbols)) // GROUP))
+                torch.amax(logits[groups], 1, out=largest[groups])
+                mass += torch.exp2(made, out=tile[: len(symbols)]).sum(0)
+        log_z = mass.log_() if _is_safe(mass) else (of_words / LOG2_E).logsumexp(0)
+        return logits, largest, log_z

@@ -166,7 +166,7 @@ class Config:
         except (ValueError, RecursionError) as error:
             raise ModelError(f"{self.path}: not JSON ({error}); {_DAMAGED_FILE}") from None
         self.entries: dict[str, Any] = config if isinstance(config, dict) else {}
-        hint = "name the directory of a model that train or train-lm made"
+        hint = "name the directory of a model that train, train-lm or train-nmt made"
         require("format_version" in self.entries, f"{self.path}: has no format_version", hint)
         version = self.entries["format_version"]
         self.know(is_whole(version, 1) and version == FORMAT_VERSION, f"reads {FORMAT_VERSION}", "format_version")

@@ -18,10 +18,10 @@ from phrase_rescore.nn.storage import BITEXT, TEXT, Config
 from phrase_rescore.queries.score import line_batches, ready_model
 from phrase_rescore.ranges import BEAMS, HYPOTHESES, LENGTHS, SEEDS, Checked, ranged
 from phrase_rescore.rnn.translator import MAX_LENGTH, Hypothesis, Translator
-from phrase_rescore.runtime import prepare, resolve_device
+from phrase_rescore.runtime import prepare_parts, resolve_device
 
 PHRASES, SENTENCES = 10, 1  # hypotheses for each source, unless another number is asked for
-_SOURCES, _LINES = 256, 512  # phrases, sentences between two writes
+_SOURCES, _LINES = 256, 2048  # phrases, sentences between two writes
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,7 @@ def generate(
     if kind == TEXT:
         raise ModelError(f"{model_dir}: a model of {TEXT}, has no source; give one of train or train-nmt")
     if kind == BITEXT:
-        prepare(threads)
-        yield from _translations(model_dir, tokenize, flush, resolve_device(device), on_sources, say, search)
+        yield from _translations(model_dir, tokenize, flush, resolve_device(device), threads, on_sources, say, search)
         return
     checkpoint = ready_model(model_dir, threads, warn, reads_alone=not search.get("unk"))
     wanted = Search(**search)
@@ -84,14 +83,22 @@ def generate(
 
 
 def _translations(
-    model_dir: Path, tokenize: str | None, flush: bool, device: str, on_sources: Progress, say: Say, search: dict[str, Any]
+    model_dir: Path,
+    tokenize: str | None,
+    flush: bool,
+    device: str,
+    threads: int | None,
+    on_sources: Progress,
+    say: Say,
+    search: dict[str, Any],
 ) -> Iterator[list[bytes]]:
     """Yield the translations of the sentences of standard input, or an n-best list of them."""
     if other := search.keys() - {"number", "beam"}:
         raise OptionError(f"--{min(other).replace('_', '-')} is for models of phrases; leave it out for sentences")
     n, beam = Search(**{"number": SENTENCES} | search).number, search.get("beam")
     model = translation.load(os.fspath(model_dir))
-    translator, sentence = SentenceTranslator(model, device), Sentences(tokenizer_for(tokenize, model.src_vocab.ids))
+    translator = SentenceTranslator(model, device, prepare_parts(threads, device))
+    sentence = Sentences(tokenizer_for(tokenize, model.src_vocab.ids))
 
     def read(line: bytes) -> list[bytes]:
         if SEPARATOR in line:

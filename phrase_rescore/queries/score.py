@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from phrase_rescore.data.log_probs import check_finite, diverged
 from phrase_rescore.data.vocabulary import SIDES, UNK, misfits, untrained_unk
 from phrase_rescore.files.inputs import display_name, open_input, read_rows, standard_input
 from phrase_rescore.files.paths import Path
@@ -18,7 +19,6 @@ from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.scorer import NgramScorer, SentenceScores
 from phrase_rescore.messages import Say, silent
 from phrase_rescore.moses.text import END, PairReader, Sentences, Tokenizer, parsed_lines, tokenizer_for
-from phrase_rescore.nn.softmax import check_finite, diverged
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.scorer import BATCH, Scorer
 from phrase_rescore.runtime import prepare, resolve_device

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
 
+from phrase_rescore.data.log_probs import check_finite
 from phrase_rescore.errors import OptionError, RowError
 from phrase_rescore.files.inputs import ScoreFiles, display_name, open_input, read_rows
 from phrase_rescore.files.outputs import asks_for_gzip, gzip_member
@@ -17,17 +18,7 @@ from phrase_rescore.messages import Progress, Say, counted, printable, silent
 from phrase_rescore.moses.hypotheses import Entry, check_label, map_entries, read_entries, weighted_total
 from phrase_rescore.moses.ini import read_weights
 from phrase_rescore.moses.parallel import Doubts
-from phrase_rescore.nn.softmax import check_finite
-from phrase_rescore.rescoring.features import (
-    ITEMS,
-    Feature,
-    FileFeature,
-    PairFeature,
-    SentenceFeature,
-    Values,
-    labelled,
-    load_model,
-)
+from phrase_rescore.rescoring.features import ITEMS, Feature, FileFeature, Values, labelled
 from phrase_rescore.rescoring.sources import Decoded, Texts, read_source, word_counts
 
 Numbers = Mapping[bytes, Sequence[float]]  # of labels
@@ -104,7 +95,7 @@ def _labels(labels: Collection[bytes]) -> str:
     return f"{counted(len(labels), 'feature')} ({', '.join(map(printable, islice(labels, 5)))}{', …' * (len(labels) > 5)})"
 
 
-BLOCK_ENTRIES = 4096  # entries, and what is left of the last one's segment
+BLOCK_ENTRIES = 16384  # entries, and what is left of the last one's segment
 
 
 @dataclass(frozen=True)
@@ -156,7 +147,7 @@ class RescoreSummary:
     warnings: list[str] = field(default_factory=list)
 
 
-def rescore(options: RescoreOptions, device: str, on_read: Progress | None, warn: Say = silent) -> RescoreSummary:
+def rescore(options: RescoreOptions, device: str, threads: int, on_read: Progress | None, warn: Say = silent) -> RescoreSummary:
     """Add features to every entry, renew totals or choose. Raises InputError, with the line, ModelError, OptionError.
 
     Files are compared before the work, and ``warn`` hears at once of what was found.
@@ -168,7 +159,7 @@ def rescore(options: RescoreOptions, device: str, on_read: Progress | None, warn
     if source is not None:
         source.check_list(options.nbest)
     ScoreFiles(options.scores, options.nbest, ITEMS).check_lines()
-    features = labelled(_features(options, None if source is None else source.sources, device), options.labels)
+    features = labelled(_features(options, None if source is None else source.sources, device, threads), options.labels)
     if source is not None:
         _warn_of_source(features, word_counts(source.sources), display_name(source.path), warn)
     summary = _rescore_list(options, features, totals, source, on_read)
@@ -245,15 +236,17 @@ def _firsts(entries: Sequence[Entry]) -> list[Entry]:
 def _warn_of_source(features: Mapping[str, Feature], seen: Counter[bytes], name: str, warn: Say) -> None:
     """Warn of models that do not know the words of the source."""
     for label, feature in features.items():
-        if isinstance(feature, PairFeature | SentenceFeature):
-            for warning in feature.source_warnings(seen):
-                warn(f"{name}: {label}: {warning}")
+        for warning in feature.source_warnings(seen):
+            warn(f"{name}: {label}: {warning}")
 
 
-def _features(options: RescoreOptions, sources: Texts | None, device: str) -> Iterator[Feature]:
+def _features(options: RescoreOptions, sources: Texts | None, device: str, threads: int) -> Iterator[Feature]:
     """Load what is to be added, in the order of its labels. Raises ModelError, OptionError."""
+    if options.models:
+        # here: torch takes a second, which a list without models need not wait for
+        from phrase_rescore.rescoring.models import load_model
     for directory in options.models:
-        yield load_model(directory, sources, device)
+        yield load_model(directory, sources, device, threads)
     for path in options.scores:
         yield FileFeature(path, options.nbest, options.log)
 

@@ -7,8 +7,9 @@ one by one, up to rounding. Sizes: K ids of a side's vocabulary, E embedding, H 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -16,21 +17,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from phrase_rescore.data.ragged import EncodedPairs, Indices, Ragged, distinct_phrases, prefix_levels
+from phrase_rescore.data.ragged import EncodedPairs, Indices, Ragged, distinct_phrases
 from phrase_rescore.data.vocabulary import EOS
-from phrase_rescore.errors import RescoreError
 from phrase_rescore.moses.table import select_factor
 from phrase_rescore.nn.cells import Rows, State, rows_of
-from phrase_rescore.nn.search import best_words
-from phrase_rescore.nn.softmax import LogNormaliser
+from phrase_rescore.nn.shared_scoring import SharedScoring
+from phrase_rescore.nn.softmax import LogNormaliser, NextWords
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.network import for_scoring
 from phrase_rescore.runtime import check_precision, set_tf32
 
 BATCH = 2048  # pairs or phrases that share: more share more, but their states leave the cache
 GPU_BATCH = 16384  # a GPU needs many rows to be busy
-ROWS = 512  # prefixes whose logits are in memory at a time: 30 MB at K = 15,002
-BATCH_WORDS = 64  # for each pair of a full batch; one of longer pairs has fewer of them, since memory grows with the words
 EOS_NAME, UNK_NAME = b"<end of phrase>", b"<unknown word>"  # no word is called so, for no word has a blank
 
 Side = Literal["source", "target"]
@@ -75,7 +73,7 @@ class ReadyModel:
         state = self.decoder.stack.step(projected, state, self.tgt_rows.index_select(0, words))
         by_source = shared.by_source.index_select(0, self.index(source))
         g = self.decoder.low_rank(state[0], self.out_rows.index_select(0, words), by_source)
-        return Prefixes(self, shared, source, state, g, self.log_normaliser(g))
+        return Prefixes(self, shared, source, state, g)
 
     def logits(self, g: Tensor) -> Tensor:
         """Return G_l g + b_G, of every word that may come next: (n, R) -> (n, K)."""
@@ -98,16 +96,15 @@ class Prefixes:
     source: Indices  # (n,) the row of c that each is under
     state: State
     g: Tensor  # (n, R)
-    log_z: Tensor  # (n,)
 
-    def next_words(self, k: int, barred: Tensor) -> tuple[NDArray[np.float64], Indices]:
-        """Return log p of the k best words after every prefix, and their ids, as ``nn.search.Prefixes`` does: (n, k)."""
-        log_p, ids = list[Tensor](), list[Tensor]()
-        for g, log_z in zip(self.g.split(ROWS), self.log_z.split(ROWS), strict=True):
-            values, words = best_words(self.model.logits(g), k, barred)
-            log_p.append(values - log_z.unsqueeze(1))
-            ids.append(words)
-        return torch.cat(log_p).double().cpu().numpy(), torch.cat(ids).cpu().numpy()
+    @cached_property
+    def log_z(self) -> Tensor:
+        """The log normaliser of each, (n,)."""
+        return self.model.log_normaliser(self.g)
+
+    def next_words(self, k: int, barred: Tensor) -> NextWords:
+        """Return log p of the end and of the k best words after every prefix."""
+        return self.model.log_normaliser.next_words(self.g, k, barred)
 
     def eos_log_p(self) -> NDArray[np.float64]:
         """Return natural log p of the target's end after each prefix: (n,)."""
@@ -136,62 +133,23 @@ class Prefixes:
 class Scorer:
     """Scores phrase pairs. Safe to use from several threads; the same pairs give the same bits.
 
-    Pairs share their work within ``batch`` pairs at a time, which is halved when the device runs out of memory. ``device``:
-    cpu, cuda, cuda:1. ``precision``, and what is raised: as for ``ReadyModel``.
+    ``device``: cpu, cuda, cuda:1. ``precision``, and what is raised: as for ``ReadyModel``.
     """
 
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu", precision: str = "float32") -> None:
-        self._model = ReadyModel(checkpoint, device, precision)
+        model = ReadyModel(checkpoint, device, precision)
         self.checkpoint, self.device = checkpoint, device
-        self.batch = BATCH if device == "cpu" else GPU_BATCH
-
-    @torch.inference_mode()
-    def _word_log_probs(self, pairs: EncodedPairs) -> NDArray[np.float64]:
-        """Return log p of every target word and of EOS, pair after pair: (Σ (length + 1),)."""
-        first, node_of = distinct_phrases(pairs.src)  # of each row its node
-        offsets, lengths = pairs.tgt.with_eos().offsets, pairs.tgt.lengths
-        result = np.empty(int(offsets[-1]))
-        rows = np.arange(len(pairs))
-        levels = prefix_levels(pairs.tgt, node_of)
-        prefixes = self._model.empty_prefixes(self._model.summaries(pairs.src.take(first)))
-        for t in range(len(levels) + 1):
-            ends = lengths[rows] == t
-            result[offsets[rows[ends]] + t] = prefixes.eos_log_p()[node_of[ends]]
-            if t < len(levels):
-                level = levels[t]
-                rows, node_of = level.rows, level.nodes
-                result[offsets[rows] + t] = prefixes.word_log_p(level.parents, level.words)[node_of]
-                prefixes = prefixes.continued(level.parents, level.words)
-        return result
-
-    def _in_batches(self, pairs: EncodedPairs) -> Iterator[NDArray[np.float64]]:
-        """Yield ``_word_log_probs`` of ``batch`` pairs at a time, fewer long ones, half as many whenever memory runs out."""
-        start, words_before = 0, pairs.src.offsets + pairs.tgt.offsets
-        while start < len(pairs):
-            batch = self.batch
-            within = int(np.searchsorted(words_before, words_before[start] + BATCH_WORDS * batch, side="right")) - 1
-            stop = min(start + batch, max(start + 1, within), len(pairs))
-            try:
-                part = self._word_log_probs(pairs.take(np.arange(start, stop)))
-            except torch.OutOfMemoryError:
-                if batch == 1:
-                    found = f"{self.device}: out of memory for a single phrase pair"
-                    raise RescoreError(f"{found}; name another --device") from None
-                self.batch = min(self.batch, batch // 2)  # another thread may have halved it already
-                torch.cuda.empty_cache()
-                continue
-            yield part
-            start = stop
+        self.batch = BATCH if device == "cpu" else GPU_BATCH  # pairs that share
+        self.sharing = SharedScoring(lambda src: model.empty_prefixes(model.summaries(src)), device, self.batch)
 
     def word_log_probs(self, pairs: EncodedPairs) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return natural log p of every predicted word and EOS, ``flat``: of pair i ``flat[offsets[i]:offsets[i + 1]]``."""
         pairs = self.checkpoint.for_model(pairs)
-        return np.concatenate((np.empty(0), *self._in_batches(pairs))), pairs.tgt.with_eos().offsets
+        return self.sharing.word_log_probs(pairs), pairs.tgt.with_eos().offsets
 
     def log_probs(self, pairs: EncodedPairs) -> NDArray[np.float64]:
         """Return natural log p(target | source) of every pair, EOS included: (n,). Of an inverse model: p(source | target)."""
-        flat, offsets = self.word_log_probs(pairs)
-        return np.add.reduceat(flat, offsets[:-1]) if len(pairs) else flat
+        return self.sharing.log_probs(self.checkpoint.for_model(pairs))
 
     def encode_phrases(self, src: Sequence[bytes], tgt: Sequence[bytes]) -> EncodedPairs:
         """Look up the words of phrases with single blanks. Raises RowError for one without the factor that the model reads."""

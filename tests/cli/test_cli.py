@@ -40,6 +40,14 @@ def test_neither_help_nor_a_wrong_option_imports_torch() -> None:
     assert said == [f"{line}: {status}" for line, status in statuses.items()]
 
 
+def test_a_list_that_no_model_scores_needs_no_torch(tmp_path: Path) -> None:
+    (tmp_path / "list").write_bytes(b"0 ||| das haus ||| X= 1 ||| 1\n")
+    line = f"rescore {tmp_path / 'list'} --best -o {tmp_path / 'out'}"
+    done = subprocess.run([sys.executable, "-c", HEAVY], input=f"{line}\n", capture_output=True, check=True, text=True)
+    assert done.stderr.splitlines()[-1] == f"{line}: 0 numpy"
+    assert (tmp_path / "out").read_bytes() == b"das haus\n"
+
+
 def test_no_argument_is_a_request_for_help() -> None:
     done = subprocess.run([sys.executable, "-c", HEAVY], input="\n", capture_output=True, check=True, text=True)
     assert done.stderr.splitlines()[-1] in (": 0", ": 2"), "0 by click before 8.2"

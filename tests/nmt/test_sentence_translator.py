@@ -9,6 +9,7 @@ import torch
 from conftest import Run
 from small_models import small_lm, small_nmt
 
+from phrase_rescore.data.ragged import EncodedPairs
 from phrase_rescore.nmt import translator as translating
 from phrase_rescore.nmt.checkpoint import Translation, load
 from phrase_rescore.nmt.scorer import SentenceScorer
@@ -30,7 +31,8 @@ def sentences(n: int, longest: int = 7, seed: int = 1) -> list[list[bytes]]:
 
 def exact(model: Translation, source: list[bytes], targets: list[tuple[bytes, ...]]) -> list[float]:
     scorer = SentenceScorer(model)
-    return scorer.log_probs(scorer.encode([source], 0), scorer.encode(targets, 1)).tolist()
+    pairs = EncodedPairs(scorer.encode([source] * len(targets), 0), scorer.encode(targets, 1))
+    return scorer.log_probs(pairs).tolist()
 
 
 def test_a_beam_as_wide_as_all_prefixes_finds_the_best(model: Translation, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,6 +47,13 @@ def test_a_beam_as_wide_as_all_prefixes_finds_the_best(model: Translation, monke
         assert found[0].score == pytest.approx(best[0], abs=1e-4)
         assert len(found[0].words) == len(best[1])
         assert all(word == expected or expected == b"?" for word, expected in zip(found[0].words, best[1], strict=True))
+
+
+def test_the_same_translations_whatever_the_threads(model: Translation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translating, "PREFIXES", 30)  # of five sources
+    sources = sentences(23)
+    for n in (1, 7):
+        assert SentenceTranslator(model, threads=3).n_best(sources, n) == SentenceTranslator(model).n_best(sources, n)
 
 
 def test_log_p_is_that_of_rescore_and_equal_texts_come_once(model: Translation) -> None:

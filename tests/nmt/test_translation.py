@@ -20,7 +20,7 @@ from phrase_rescore.data.vocabulary import EOS, Vocabulary
 from phrase_rescore.errors import InputError, ModelError
 from phrase_rescore.nmt.checkpoint import Translation, load, save
 from phrase_rescore.nmt.network import TranslationModel, TranslationSizes, initialise
-from phrase_rescore.nmt.scorer import SentenceScorer
+from phrase_rescore.nmt.scorer import SentenceScorer, _padded_alike
 from phrase_rescore.nmt.train import of_like_lengths
 from phrase_rescore.nn.packed import pack_pairs
 from phrase_rescore.training.config import Observer
@@ -92,10 +92,29 @@ def test_scores_are_those_of_the_formulas(hidden: int) -> None:
         assert -model(*pack_pairs(pairs)).item() == pytest.approx(sum(wanted), abs=1e-4)
     words = [Vocabulary(tuple(b"%d" % i for i in range(2, n)), (1,) * (n - 2)) for n in (6, 7)]
     scorer = SentenceScorer(Translation(model, *words, (0.1, 0.1), {}))
-    for src in ([2, 3, 4], [2], [5, 5]):
-        some = [i for i, pair in enumerate(PAIRS) if pair[0] == src]
-        found = scorer.log_probs(Ragged.of([src]), Ragged.of([PAIRS[i][1] for i in some]))
-        assert found == pytest.approx([wanted[i] for i in some], abs=1e-5)
+    assert scorer.log_probs(pairs) == pytest.approx(wanted, abs=1e-5)
+    for i in range(len(PAIRS)):
+        assert scorer.log_probs(pairs.take(np.array([i]))) == pytest.approx([wanted[i]], abs=1e-5)
+
+
+def test_a_batch_is_bounded_by_the_padded_words_of_its_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries of one source stay together, however long it is."""
+    monkeypatch.setattr("phrase_rescore.nmt.scorer.PADDED", 9)
+    sources = [[2], [2], [3, 3], [3, 3], [2] * 20, [2] * 20, [4], [5], [2, 3, 4, 5], [2]]
+    assert [len(part) for part in _padded_alike(Ragged.of([[2]] * 5 + [[3] * 5] * 2))] == [5, 2]
+    parts = [part.tolist() for part in _padded_alike(Ragged.of(sources))]
+    assert parts == [[0, 1, 2, 3], [4, 5], [6, 7], [8], [9]]
+    monkeypatch.setattr("phrase_rescore.nmt.scorer.BATCH", 2)
+    cut = [part.tolist() for part in _padded_alike(Ragged.of([[2] * 3] * 7 + [[3] * 3, [4] * 3]))]
+    assert cut == [[0, 1], [2, 3], [4, 5], [6, 7], [8]], "a source that began before counts"
+    sources += [[4, 4]] * 30  # of one source many prefixes, of others one
+    model, targets = small_model(), [[3 + i % 3, 2 + i % 4, 3][: i % 4] for i in range(len(sources))]
+    words = [Vocabulary(tuple(b"%d" % i for i in range(2, n)), (1,) * (n - 2)) for n in (6, 7)]
+    found = SentenceScorer(Translation(model, *words, (0.1, 0.1), {})).log_probs(
+        EncodedPairs(Ragged.of(sources), Ragged.of(targets))
+    )
+    wanted = [oracle(model, *pair) for pair in zip(sources, targets, strict=True)]
+    assert found == pytest.approx(wanted, abs=1e-5)
 
 
 def test_dropout_and_drawn_words_depend_on_their_seeds_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +235,8 @@ def test_it_learns_a_language(run: Run, tmp_path: Path) -> None:
     rows = (tmp_path / "pairs.tsv").read_text().splitlines()
     assert sum(training["distinct_pairs"].values()) == len(rows), "none with an empty side"
     scorer = SentenceScorer(load(str(model)))
-    right, wrong = scorer.log_probs(scorer.encode([[b"s3", b"s7"]], 0), scorer.encode([[b"t3", b"t7"], [b"t7", b"t3"]], 1))
+    targets = scorer.encode([[b"t3", b"t7"], [b"t7", b"t3"]], 1)
+    right, wrong = scorer.log_probs(EncodedPairs(scorer.encode([[b"s3", b"s7"]] * 2, 0), targets))
     assert right > wrong + 3
     assert "hidden 32, embedding 16" in run("info", model).out.decode()
 

@@ -117,3 +117,27 @@ def test_a_sampled_softmax_estimates_z_without_bias(monkeypatch):
     monkeypatch.setattr(softmax, "SURE", 60)  # all words: nothing is estimated
     full = cross_entropy(g, G_l, b, targets).item()
     assert cross_entropy(g, G_l, b, targets, seed=(1,)).item() == pytest.approx(full, rel=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 3, 40])
+@pytest.mark.parametrize("offset", [0.0, -500.0])
+def test_the_best_next_words_are_those_of_all_logits(k, offset, monkeypatch):
+    """The lower of equal ones, also where equal ones lie in several groups; the last group is not full."""
+    monkeypatch.setattr(softmax, "TILE_SYMBOLS", 8)
+    monkeypatch.setattr(softmax, "GROUP", 4)
+    monkeypatch.setattr(softmax, "TILE_ROWS", 5)
+    logits = LogNormaliser._logits
+    monkeypatch.setattr(LogNormaliser, "_logits", lambda *args: [found.round(decimals=1) for found in logits(*args)])
+    generator = torch.Generator().manual_seed(0)
+    G_l, b = torch.randn(42, 3, generator=generator), torch.full((42,), offset)
+    g = torch.randn(12, 3, generator=generator)
+    barred = torch.tensor([0, 9, 41])
+    found = LogNormaliser(G_l, b).next_words(g, min(k, 39), barred)
+    of_words, _, log_z = LogNormaliser(G_l, b)._logits(g)
+    torch.testing.assert_close(of_words.view(-1, 12)[:42], ((g @ G_l.T + b) * softmax.LOG2_E).T, atol=0.06, rtol=0)
+    log_p = (of_words.view(-1, 12)[:42].double() / softmax.LOG2_E - log_z).T
+    torch.testing.assert_close(torch.from_numpy(found.end), log_p[:, 0], atol=1e-4, rtol=0)
+    log_p[:, barred] = -torch.inf
+    ordered, order = log_p.sort(dim=1, descending=True, stable=True)
+    assert list(map(sorted, found.ids.tolist())) == list(map(sorted, order[:, : min(k, 39)].tolist()))
+    torch.testing.assert_close(torch.from_numpy(found.log_p), ordered[:, : min(k, 39)], atol=1e-3, rtol=0)

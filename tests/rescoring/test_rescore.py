@@ -18,7 +18,7 @@ from phrase_rescore.errors import OptionError
 from phrase_rescore.lm.checkpoint import save as save_lm
 from phrase_rescore.moses.columns import MIN_LOG_P
 from phrase_rescore.rescoring import run as rescoring
-from phrase_rescore.rescoring.features import PairFeature
+from phrase_rescore.rescoring.models import PairFeature
 from phrase_rescore.rnn.checkpoint import load, save
 from phrase_rescore.rnn.scorer import Scorer
 

@@ -174,9 +174,7 @@ def test_marks_around_lines_of_the_source_are_left_out(run: Run, here: Path) -> 
     assert "NMT0: <s> and </s> around" in of_list.err
 
 
-def test_a_batch_is_a_block_of_the_list_or_a_segment(
-    run: Run, here: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_is_a_block_of_the_list(run: Run, here: Path, model_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long the list is."""
     monkeypatch.setattr("phrase_rescore.rescoring.run.BLOCK_ENTRIES", 4)
     small_nmt(Path("nmt"), SOURCE_WORDS, TARGET_WORDS)
@@ -193,4 +191,4 @@ def test_a_batch_is_a_block_of_the_list_or_a_segment(
     data = b"".join(b"%d ||| das %b ||| X= 1 ||| 1 ||| 0=0 1=1\n" % (i // 2, b"haus" if i % 2 else b"alt") for i in range(24))
     models = ("-m", "lm", "-m", "nmt", "-m", model_dir)
     assert run("rescore", "-", *models, "--source", "source12", stdin=data).status == 0
-    assert sizes == {NgramScorer: [4] * 6, SentenceScorer: [2] * 12, Scorer: [3] * 6}, "phrase pairs once each"
+    assert sizes == {NgramScorer: [4] * 6, SentenceScorer: [4] * 6, Scorer: [3] * 6}, "phrase pairs once each"

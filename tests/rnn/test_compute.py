@@ -14,6 +14,7 @@ from structures import every_structure
 
 from phrase_rescore.annotation import annotator, pipeline
 from phrase_rescore.annotation.annotator import scorer_of
+from phrase_rescore.nn.shared_scoring import SharedScoring
 from phrase_rescore.rnn import scorer
 from phrase_rescore.rnn.scorer import PhraseEncoder, Scorer
 
@@ -53,19 +54,19 @@ def test_devices_share_the_blocks_in_turn(run: Run, model_dir: str, table: Path,
 
 
 class SmallDevice:
-    """``Scorer._word_log_probs`` on a device whose memory holds ``room`` pairs."""
+    """``SharedScoring._together`` on a device whose memory holds ``room`` pairs."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
         self.sizes: list[int] = []
-        original = Scorer._word_log_probs
+        original = SharedScoring._together
 
-        def limited(scorer: Scorer, pairs: object) -> np.ndarray:
+        def limited(sharing: SharedScoring, pairs: object) -> np.ndarray:
             self.sizes.append(len(pairs))  # type: ignore[arg-type]
             if len(pairs) > room:  # type: ignore[arg-type]
                 raise torch.OutOfMemoryError("CUDA out of memory")
-            return original(scorer, pairs)  # type: ignore[arg-type]
+            return original(sharing, pairs)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(Scorer, "_word_log_probs", limited)
+        monkeypatch.setattr(SharedScoring, "_together", limited)
 
 
 def test_out_of_memory_halves_the_batch_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,14 +76,14 @@ def test_out_of_memory_halves_the_batch_and_goes_on(monkeypatch: pytest.MonkeyPa
     careful, device = Scorer(small_checkpoint()), SmallDevice(monkeypatch, 20)
     np.testing.assert_allclose(careful.log_probs(pairs), whole, atol=1e-5)
     assert device.sizes == [64, 32, 16, 16, 16, 16, 16, 16, 4], "halved twice, then every pair once"
-    assert careful.batch == 16
+    assert careful.sharing.batch == 16
 
 
 def test_long_pairs_come_in_smaller_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """128 words here, unless a single pair has more."""
     words = [64, 64, 66, 64, 200, 2, 2, 2]
     careful, device = Scorer(small_checkpoint()), SmallDevice(monkeypatch, 2)
-    careful.batch = 2
+    careful.sharing.batch = 2
     careful.log_probs(encoded([([2] * (n // 2), [3] * (n // 2)) for n in words]))
     assert device.sizes == [2, 1, 1, 1, 2, 1]
 
@@ -92,7 +93,7 @@ def test_a_device_too_small_for_one_pair(run: Run, make_model, table: Path, monk
     SmallDevice(monkeypatch, 0)
     result = run("annotate", table, "-m", model, "-o", table.parent / "out")
     assert result.status == 1
-    assert result.err.splitlines()[-1].endswith("cpu: out of memory for a single phrase pair; name another --device")
+    assert result.err.splitlines()[-1].endswith("cpu: out of memory for a single pair; name another --device")
     assert "Traceback" not in result.err
     assert not (table.parent / "out").exists()
 

@@ -12,6 +12,7 @@ from structures import every_structure
 
 from phrase_rescore.data.ragged import Ragged
 from phrase_rescore.nn.packed import PackedSequences, pack_pairs
+from phrase_rescore.nn.shared_scoring import SharedScoring
 from phrase_rescore.nn.storage import numbers_of
 from phrase_rescore.rnn.checkpoint import load, save
 from phrase_rescore.rnn.config import PRESETS
@@ -127,16 +128,16 @@ def test_by_hand_with_all_weights_zero_every_word_is_equally_likely():
 def test_batches_change_nothing_beyond_rounding(batch):
     scorer, pairs = Scorer(small_checkpoint()), encoded(random_pairs(200))
     whole = scorer.log_probs(pairs)
-    scorer.batch = batch
+    scorer.sharing.batch = batch
     np.testing.assert_allclose(scorer.log_probs(pairs), whole, atol=1e-5)
 
 
 def test_a_batch_of_long_pairs_has_fewer(monkeypatch):
     """Memory grows with the words of a batch. One pair is scored however long it is."""
-    monkeypatch.setattr("phrase_rescore.rnn.scorer.BATCH_WORDS", 3)
-    scorer, sizes, score = Scorer(small_checkpoint()), [], Scorer._word_log_probs
-    scorer.batch = 8
-    monkeypatch.setattr(Scorer, "_word_log_probs", lambda scorer, pairs: sizes.append(pairs) or score(scorer, pairs))
+    monkeypatch.setattr("phrase_rescore.nn.shared_scoring.BATCH_WORDS", 3)
+    scorer, sizes, score = Scorer(small_checkpoint()), [], SharedScoring._together
+    scorer.sharing.batch = 8
+    monkeypatch.setattr(SharedScoring, "_together", lambda sharing, pairs: sizes.append(pairs) or score(sharing, pairs))
     scorer.log_probs(encoded([*random_pairs(60), ([2] * 30, [3])]))
     words = [len(pairs.src.ids) + len(pairs.tgt.ids) for pairs in sizes]
     assert max(words[:-1]) <= 24 < words[-1]

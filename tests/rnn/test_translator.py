@@ -11,9 +11,10 @@ from small_models import scores_of, small_checkpoint, vocabulary
 
 from phrase_rescore.data.vocabulary import Vocabulary
 from phrase_rescore.nn.search import best_of_each
+from phrase_rescore.nn.softmax import LogNormaliser
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.model import Model
-from phrase_rescore.rnn.scorer import Prefixes, ReadyModel, Scorer
+from phrase_rescore.rnn.scorer import Scorer
 from phrase_rescore.rnn.translator import Hypothesis, Translator
 
 SOURCES = [b"s0", b"s1 s2 s0", b"s3 s3", b"s9 s8 s7 s6", b"nobody knows", b"s5"]
@@ -87,7 +88,7 @@ def test_nothing_depends_on_how_many_fit_at_once(monkeypatch: pytest.MonkeyPatch
     ten, narrow, usual = (translator.n_best(sources, n=1, beam=beam) for beam in (10, 1, None))
     assert usual == ten != narrow
     monkeypatch.setattr("phrase_rescore.rnn.translator.PREFIXES", 30)
-    monkeypatch.setattr("phrase_rescore.rnn.scorer.ROWS", 7)
+    monkeypatch.setattr("phrase_rescore.nn.softmax.TILE_ROWS", 7)
     monkeypatch.setattr("phrase_rescore.rnn.translator.DRAWS", 3)
     for found, expected in zip((translator.n_best(sources), translator.samples(sources, 5, seed=1)), whole, strict=True):
         for a, b in zip(found, expected, strict=True):
@@ -166,9 +167,8 @@ def test_no_target_is_longer_than_it_may_be() -> None:
 
 def test_equal_log_p_keeps_the_order_of_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products of equal weights differ in the last digit on some machines: they are rounded here."""
-    logits, eos_log_p = ReadyModel.logits, Prefixes.eos_log_p
-    monkeypatch.setattr(ReadyModel, "logits", lambda model, g: logits(model, g).round(decimals=4))
-    monkeypatch.setattr(Prefixes, "eos_log_p", lambda prefixes: eos_log_p(prefixes).round(4))
+    logits = LogNormaliser._logits
+    monkeypatch.setattr(LogNormaliser, "_logits", lambda *args: [found.round(decimals=4) for found in logits(*args)])
     checkpoint = small_checkpoint()
     decoder = checkpoint.model.decoder
     with torch.no_grad():
