@@ -1,8 +1,8 @@
 """Adds translations by the network alone to n-best lists, scored by nothing but it: what rescore then scores like the others.
 
-usage: propose.py LIST MODEL SOURCE OUT [--entries 12] [--fill first|mean|zero]
+usage: propose.py LIST MODEL SOURCE OUT [--entries 12] [--fill mean|first|zero]
 
-Features of the decoder that a new entry lacks are those of the first entry of its segment, their mean, or 0; WordPenalty0 is
+Features of the decoder that a new entry lacks are the mean of its segment, those of the first entry, or 0; WordPenalty0 is
 minus its words. Every entry gets an indicator: Proposed0= 1 for new ones, 0 for others. Texts that the list has are left out.
 """
 
@@ -52,7 +52,7 @@ def main() -> None:
     for name in ("list", "model", "source", "out"):
         parser.add_argument(name)
     parser.add_argument("--entries", type=int, default=12)
-    parser.add_argument("--fill", choices=FILLS, default="first")
+    parser.add_argument("--fill", choices=FILLS, default="mean")
     options = parser.parse_args()
     prepare()
     with open_input(options.source) as stream:
