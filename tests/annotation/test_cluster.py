@@ -95,6 +95,8 @@ def annotation(table: Path, model_dir: str, tmp_path: Path) -> Annotation:
 
 
 def test_same_bytes(annotation: Annotation, dask: Cluster, expected: bytes) -> None:
+    for worker in dask.workers:
+        dask.wait_for_worker(worker)
     assert annotation(dask.address) == expected
     assert annotation.how == f"on cpu in float32, 2 workers of {dask.address}"
 
