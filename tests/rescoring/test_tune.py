@@ -209,6 +209,7 @@ def test_noise_is_not_called_a_gain(run: Run, here: Path) -> None:
     assert by_chance <= 1
 
 
+@pytest.mark.slow
 def test_what_is_learnt_from_a_half_is_judged_on_the_other(run: Run, here: Path) -> None:
     """New says what is right in one half, and what is wrong in the other: judged where it was tuned it would gain 20 BLEU."""
     for says_right, gains in (([1, 1], True), ([1, -1], False)):
@@ -236,6 +237,7 @@ def test_what_differs_in_a_few_segments_gets_no_weight(run: Run, here: Path, few
     assert f": {'TM 1' if decides else 'TM 1, TM 2'}: the same in all entries" in result.err
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes_and_lists_are_merged(run: Run, here: Path) -> None:
     lines = random_lists().splitlines(keepends=True)
     lines.append(re.sub(r"F2= \S+", "F2= 7", lines[-1]))  # the same hypothesis by another derivation
@@ -304,6 +306,7 @@ def bleu_of(said: str) -> tuple[float, float]:
     return float(found[1]), float(found[2])
 
 
+@pytest.mark.slow
 def test_without_a_new_feature_there_is_nothing_to_gain(run: Run, here: Path) -> None:
     """The totals may be of weights that were tuned on all of this text: to compare halves with them would not be fair."""
     lists, references = judged_lists(lambda i, right, rng: float(rng.normal()), 5)
@@ -332,6 +335,7 @@ def total(line: str) -> float:
     return F + 0.3 * new
 
 
+@pytest.mark.slow
 def test_lists_whose_totals_have_several_scales(run: Run, here: Path) -> None:
     """New is noise. Beside totals that are mixed it would seem to gain."""
     lists, references = judged_lists(lambda i, right, rng: float(rng.normal()), 6)
