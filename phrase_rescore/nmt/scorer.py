@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -12,12 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from phrase_rescore.data.ragged import EncodedPairs, Indices, Ragged, distinct_phrases
-from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.nmt.checkpoint import Translation
 from phrase_rescore.nn.cells import ResetAfter
 from phrase_rescore.nn.packed import PackedSequences
-from phrase_rescore.nn.shared_scoring import SharedScoring
-from phrase_rescore.nn.softmax import LogNormaliser, NextWords
+from phrase_rescore.nn.shared_scoring import Predicted, SharedScoring
+from phrase_rescore.nn.softmax import LogNormaliser
 from phrase_rescore.runtime import in_threads, set_tf32
 
 BATCH = 2048  # pairs that share
@@ -67,7 +65,7 @@ class ReadyTranslation:
         h = _next_state(network.first, h, after, self._word_rows.index_select(0, self.index(words + 1)))
         z = self._attend(h, sources, source)
         s = _next_state(network.second, s, after, network.second.word_rows(torch.cat((h, z), 1)))
-        return SentencePrefixes(self, sources, source, h, s, network.output(s, z, h))
+        return SentencePrefixes(self.log_normaliser, network.output(s, z, h), self, sources, source, h, s)
 
     def _attend(self, h: Tensor, sources: Sources, source: Indices) -> Tensor:
         """Return z of states h (n, H), (n, A): those of a source make products with its annotations, as many as usual each."""
@@ -83,35 +81,14 @@ class ReadyTranslation:
 
 
 @dataclass(frozen=True)
-class SentencePrefixes:
-    """Beginnings of translations, (n,), of one length, those of a source together; the logits after them are E g + b."""
+class SentencePrefixes(Predicted):
+    """Beginnings of translations, (n,), of one length, those of a source together."""
 
     model: ReadyTranslation
     sources: Sources
     source: Indices  # (n,)
     h: Tensor  # (n, H)
     s: Tensor  # (n, H)
-    g: Tensor  # (n, E)
-
-    @cached_property
-    def log_z(self) -> Tensor:
-        """The log normaliser of each, (n,)."""
-        return self.model.log_normaliser(self.g)
-
-    def next_words(self, k: int, barred: Tensor) -> NextWords:
-        """Return log p of the end and of the k best words after every prefix."""
-        return self.model.log_normaliser.next_words(self.g, k, barred)
-
-    def eos_log_p(self) -> NDArray[np.float64]:
-        """Return natural log p of the target's end after each prefix: (n,)."""
-        network = self.model.network
-        return (self.g @ network.tgt_embedding[EOS] + network.b_G[EOS] - self.log_z).double().cpu().numpy()
-
-    def word_log_p(self, parents: Indices, words: Indices) -> NDArray[np.float64]:
-        """Return natural log p of the words (m,), each after the prefix that ``parents`` (m,) names: (m,)."""
-        network, after, next_words = self.model.network, self.model.index(parents), self.model.index(words)
-        logits = (self.g[after] * network.tgt_embedding[next_words]).sum(1) + network.b_G[next_words]
-        return (logits - self.log_z[after]).double().cpu().numpy()
 
     def continued(self, parents: Indices, words: Indices) -> SentencePrefixes:
         """Return the prefixes of ``parents`` (m,) with the words (m,) after them."""

@@ -4,14 +4,19 @@ Scores are those of the pairs one by one, up to rounding.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from phrase_rescore.data.ragged import EncodedPairs, Indices, Ragged, distinct_phrases, prefix_levels
+from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.errors import RescoreError
+from phrase_rescore.nn.softmax import LogNormaliser, NextWords
 
 BATCH_WORDS = 64  # for each pair of a full batch; one of longer pairs has fewer of them, since memory grows with the words
 
@@ -27,6 +32,33 @@ class Prefixes(Protocol):
 
     def continued(self, parents: Indices, words: Indices) -> Self:
         """Return the prefixes of ``parents`` (m,) with the words (m,) after them."""
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What comes after n prefixes: word k with log p = (G_l g_i + b)_k - log Z_i, natural log."""
+
+    softmax: LogNormaliser
+    g: Tensor  # (n, R)
+
+    @cached_property
+    def log_z(self) -> Tensor:
+        """Log Z of each, (n,)."""
+        return self.softmax(self.g)
+
+    def next_words(self, k: int, barred: Tensor) -> NextWords:
+        """Return log p of the end and of the k best words after every prefix."""
+        return self.softmax.next_words(self.g, k, barred)
+
+    def eos_log_p(self) -> NDArray[np.float64]:
+        """Return log p of the target's end after each prefix: (n,)."""
+        return ((self.g @ self.softmax.G_l[EOS] + self.softmax.b[EOS]) - self.log_z).double().cpu().numpy()
+
+    def word_log_p(self, parents: Indices, words: Indices) -> NDArray[np.float64]:
+        """Return log p of the words (m,), each after the prefix that ``parents`` (m,) names: (m,)."""
+        after, next_words = (torch.from_numpy(rows).to(self.g.device) for rows in (parents, words))
+        logits = (self.g[after] * self.softmax.G_l[next_words]).sum(1) + self.softmax.b[next_words]
+        return (logits - self.log_z[after]).double().cpu().numpy()
 
 
 class SharedScoring:

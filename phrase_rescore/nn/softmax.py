@@ -173,7 +173,7 @@ class LogNormaliser:
     """
 
     def __init__(self, G_l: Tensor, b: Tensor) -> None:
-        self._G_l, self._b = G_l, b
+        self.G_l, self.b = G_l, b
         if G_l.is_cuda:
             self._scaled = G_l * LOG2_E, b * LOG2_E
         else:
@@ -200,7 +200,7 @@ class LogNormaliser:
 
     def _at_once(self, g: Tensor) -> Tensor:
         """Compute it from whole rows of logits, whose largest is subtracted first: safe however far out they are."""
-        return torch.logsumexp(torch.addmm(self._b, g, self._G_l.T), 1)
+        return torch.logsumexp(torch.addmm(self.b, g, self.G_l.T), 1)
 
     def next_words(self, g: Tensor, k: int, barred: Tensor) -> NextWords:
         """Return what may come after the rows of g (n, R), the words without ``barred`` ones (m,), the lower of equal ones."""
@@ -227,7 +227,7 @@ class LogNormaliser:
 
     def _logits(self, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return all logits times log2 e (K / GROUP, GROUP, n), the largest of each group (K / GROUP, n), and log Z (n,)."""
-        K, n = len(self._b), len(g)
+        K, n = len(self.b), len(g)
         logits = g.new_empty(-(-K // GROUP), GROUP, n)
         of_words, largest = logits.view(-1, n), g.new_empty(len(logits), n)
         of_words[K:] = -torch.inf

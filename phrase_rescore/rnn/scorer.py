@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -18,11 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from phrase_rescore.data.ragged import EncodedPairs, Indices, Ragged, distinct_phrases
-from phrase_rescore.data.vocabulary import EOS
 from phrase_rescore.moses.table import select_factor
 from phrase_rescore.nn.cells import Rows, State, rows_of
-from phrase_rescore.nn.shared_scoring import SharedScoring
-from phrase_rescore.nn.softmax import LogNormaliser, NextWords
+from phrase_rescore.nn.shared_scoring import Predicted, SharedScoring
+from phrase_rescore.nn.softmax import LogNormaliser
 from phrase_rescore.rnn.checkpoint import Checkpoint
 from phrase_rescore.rnn.network import for_scoring
 from phrase_rescore.runtime import check_precision, set_tf32
@@ -73,7 +71,7 @@ class ReadyModel:
         state = self.decoder.stack.step(projected, state, self.tgt_rows.index_select(0, words))
         by_source = shared.by_source.index_select(0, self.index(source))
         g = self.decoder.low_rank(state[0], self.out_rows.index_select(0, words), by_source)
-        return Prefixes(self, shared, source, state, g)
+        return Prefixes(self.log_normaliser, g, self, shared, source, state)
 
     def logits(self, g: Tensor) -> Tensor:
         """Return G_l g + b_G, of every word that may come next: (n, R) -> (n, K)."""
@@ -88,36 +86,13 @@ class Shared(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Prefixes:
-    """Beginnings of targets, (n,), of one length. After number i word k comes with log p = (G_l g_i + b_G)_k - log_z_i."""
+class Prefixes(Predicted):
+    """Beginnings of targets, (n,), of one length."""
 
     model: ReadyModel
     shared: Shared
     source: Indices  # (n,) the row of c that each is under
     state: State
-    g: Tensor  # (n, R)
-
-    @cached_property
-    def log_z(self) -> Tensor:
-        """The log normaliser of each, (n,)."""
-        return self.model.log_normaliser(self.g)
-
-    def next_words(self, k: int, barred: Tensor) -> NextWords:
-        """Return log p of the end and of the k best words after every prefix."""
-        return self.model.log_normaliser.next_words(self.g, k, barred)
-
-    def eos_log_p(self) -> NDArray[np.float64]:
-        """Return natural log p of the target's end after each prefix: (n,)."""
-        decoder = self.model.decoder
-        return ((self.g @ decoder.G_l[EOS] + decoder.b_G[EOS]) - self.log_z).double().cpu().numpy()
-
-    def word_log_p(self, parents: Indices, words: Indices) -> NDArray[np.float64]:
-        """Return natural log p of the words (m,), each after the prefix that ``parents`` (m,) names: (m,)."""
-        decoder = self.model.decoder
-        after, next_words = self.model.index(parents), self.model.index(words)
-        products = (self.g[after] * decoder.G_l[next_words]).sum(1)
-        logits = products + decoder.b_G[next_words]
-        return (logits - self.log_z[after]).double().cpu().numpy()
 
     def continued(self, parents: Indices, words: Indices) -> Prefixes:
         """Return the prefixes of ``parents`` (m,) with the words (m,) after them."""
