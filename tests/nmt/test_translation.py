@@ -102,6 +102,7 @@ def test_a_batch_is_bounded_by_the_padded_words_of_its_sources(monkeypatch: pyte
     monkeypatch.setattr("phrase_rescore.nmt.scorer.PADDED", 9)
     sources = [[2], [2], [3, 3], [3, 3], [2] * 20, [2] * 20, [4], [5], [2, 3, 4, 5], [2]]
     assert [len(part) for part in _padded_alike(Ragged.of([[2]] * 5 + [[3] * 5] * 2))] == [5, 2]
+    assert [len(part) for part in _padded_alike(Ragged.of([[2, 2], [3, 3], [4, 4], [5, 5]]))] == [3, 1], "nine words fit"
     parts = [part.tolist() for part in _padded_alike(Ragged.of(sources))]
     assert parts == [[0, 1, 2, 3], [4, 5], [6, 7], [8], [9]]
     monkeypatch.setattr("phrase_rescore.nmt.scorer.BATCH", 2)

@@ -141,3 +141,13 @@ def test_the_best_next_words_are_those_of_all_logits(k, offset, monkeypatch):
     ordered, order = log_p.sort(dim=1, descending=True, stable=True)
     assert list(map(sorted, found.ids.tolist())) == list(map(sorted, order[:, : min(k, 39)].tolist()))
     torch.testing.assert_close(torch.from_numpy(found.log_p), ordered[:, : min(k, 39)], atol=1e-3, rtol=0)
+
+
+def test_barred_words_do_not_hide_others(monkeypatch):
+    """Two barred words are far above the rest, each of a group of its own."""
+    monkeypatch.setattr(softmax, "TILE_SYMBOLS", 8)
+    monkeypatch.setattr(softmax, "GROUP", 4)
+    b = torch.arange(16.0)
+    b[[1, 5]] = 90.0
+    found = LogNormaliser(torch.zeros(16, 2), b).next_words(torch.ones(1, 2), 1, torch.tensor([1, 5]))
+    assert found.ids.tolist() == [[15]]

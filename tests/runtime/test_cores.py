@@ -1,11 +1,12 @@
 """How many cores a command uses unless it is told: OMP_NUM_THREADS and the quota of a container bound them."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
-from phrase_rescore.runtime import share_of_cores, usable_cores
+from phrase_rescore.runtime import in_threads, prepare_parts, share_of_cores, usable_cores
 
 HERE = len(os.sched_getaffinity(0))
 V1 = "sys/fs/cgroup/cpu"
@@ -58,3 +59,9 @@ def test_torchrun_s_own_omp_num_threads_does_not_count(monkeypatch: pytest.Monke
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     assert share_of_cores() == 4
+
+
+def test_parts_are_computed_on_so_many_cores_at_a_time() -> None:
+    assert (prepare_parts(3, "cpu"), prepare_parts(None, "cpu"), prepare_parts(3, "cuda")) == (3, usable_cores(), 1)
+    together = threading.Barrier(3, timeout=60)  # passed only if three are there at once
+    assert in_threads(lambda part: together.wait() >= 0 and part, [5, 6, 7], 3) == [5, 6, 7]
