@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 
 FUZZ_SECONDS ?= 600
 
-.PHONY: check test lint demo bench faults fuzz docs clean
+.PHONY: check test lint demo bench faults fuzz docs site wheel clean
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -63,5 +63,11 @@ fuzz: $(VENV)/installed
 docs: $(VENV)/installed
 	$(BIN)/python docs/make_cli_reference.py
 
+# the files of a release, in dist/, tried in an environment of their own
+wheel: $(VENV)/installed
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	DIST=dist $(BIN)/python -m pytest --quiet tests/release
+
 clean:
-	rm -rf $(VENV) $(BUILD) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BUILD) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
