@@ -1,5 +1,5 @@
-# make check (under a minute), make test, make demo, make bench, make faults, make fuzz: each makes what it needs, in $(VENV);
-# nothing is installed elsewhere.
+# make check (under a minute), make test, make demo, make site, make wheel, make bench, make faults, make fuzz: each makes what it
+# needs, in $(VENV); nothing is installed elsewhere.
 VENV ?= .venv
 BUILD ?= build
 ROOM ?=
@@ -62,6 +62,10 @@ fuzz: $(VENV)/installed
 
 docs: $(VENV)/installed
 	$(BIN)/python docs/make_cli_reference.py
+
+# the pages as a site, in $(BUILD)/site; a link that leads nowhere is an error
+site: $(VENV)/installed
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --fresh-env -c docs/site -d $(BUILD)/site.cache . $(BUILD)/site
 
 # the files of a release, in dist/, tried in an environment of their own
 wheel: $(VENV)/installed
