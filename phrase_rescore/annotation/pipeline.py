@@ -104,7 +104,7 @@ def choose_devices(
         return stack.enter_context(open_cluster(options.cluster, options.device, listener))
     except ImportError as error:
         needs = f"--cluster {printable(options.cluster)} needs {error.name}"
-        raise OptionError(f"{needs}; in the checkout, run: pip install '.[cluster]'") from None
+        raise OptionError(f"{needs}; run: pip install 'phrase-rescore[cluster]'") from None
 
 
 def choose_jobs(options: AnnotateOptions, devices: tuple[str, ...]) -> int:

@@ -215,7 +215,7 @@ def report(table: str, quiet: bool, **asked: Any) -> None:
 
     The model's scores are read from the columns that TABLE.columns.json names. Without it, the model scores
     the sample. Scores are those of a sample: all rows of some sources, always the same. Maps and unknown words are those of
-    the whole table. It needs pip install '.[report]' in the checkout.
+    the whole table. It needs pip install 'phrase-rescore[report]'.
     """
     from phrase_rescore.cli.terminal import byte_bar, say, warn
     from phrase_rescore.report.run import report

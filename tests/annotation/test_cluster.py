@@ -203,7 +203,7 @@ def test_without_dask_one_line_says_what_to_install(annotation, run, monkeypatch
         monkeypatch.delitem(sys.modules, "phrase_rescore.annotation.cluster", raising=False)
     result = run("annotate", annotation.table, "-m", annotation.model_dir, "--cluster", where, "-o", annotation.out)
     assert result.status == 2
-    assert result.last_line.endswith(f"--cluster {where} needs {library}; in the checkout, run: pip install '.[cluster]'")
+    assert result.last_line.endswith(f"--cluster {where} needs {library}; run: pip install 'phrase-rescore[cluster]'")
 
 
 SBATCH = """#!/bin/sh

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 
 def word2vec(path: Path) -> Any:
-    from gensim.models import KeyedVectors
-
-    return KeyedVectors.load_word2vec_format(str(path))
+    models = pytest.importorskip("gensim.models", reason="needs gensim")
+    return models.KeyedVectors.load_word2vec_format(str(path))
