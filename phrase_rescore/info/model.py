@@ -120,7 +120,8 @@ def _losses(training: Mapping[str, Any], item: str) -> Iterator[str]:
             loss, perplexity = _text(figures.get("loss")), _text(figures.get("perplexity"))
             yield labelled(label, f"{loss} nats a {item}, perplexity {perplexity} a word{what}")
     if log_z := _object(training.get("log_z")):
-        yield labelled("log Z", f"standard deviation {_text(log_z.get('deviation'))} around 0 (unnormalized scores)")
+        off = f"off by {_text(log_z.get('deviation'))} nats (standard deviation)"
+        yield labelled("in a decoder", f"log p of a word is {off}: a decoder does not divide by the sum over all words")
 
 
 def _object(value: Any) -> Mapping[str, Any]:
