@@ -186,13 +186,13 @@ def rescore(
 
 def tune(
     nbest: Paths, references: Paths, out: Path = "-", *, weights: Path | None = None, on_read: Progress | None = None,
-    on_climb: Callable[[], object] = silent, **settings: Any,
+    on_climb: Callable[[float], object] = silent, **settings: Any,
 ) -> TuneSummary:  # fmt: skip
     """Find weights on n-best lists of one tuning set and write them, as ``phrase-rescore tune`` does.
 
     ``settings`` are options, by name (seed=2, restarts=10, tokenize="13a", force=True); ``weights`` may be "none".
-    ``on_climb`` is called every climb. From then on torch computes on one core, so that sums have one order. Raises TypeError
-    for an unknown setting, and as ``rescoring.tune.tune``.
+    ``on_climb`` hears after the reading, and after every climb, which share of the work is done. From then on torch computes on
+    one core, so that sums have one order. Raises TypeError for an unknown setting, and as ``rescoring.tune.tune``.
     """
     from phrase_rescore.rescoring.tune import TuneOptions
     from phrase_rescore.rescoring.tune import tune as tune_lists

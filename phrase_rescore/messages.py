@@ -60,3 +60,15 @@ class Listener:
 
     say: Say = silent
     warn: Say = silent  # of what its user should know even if nothing else is shown
+
+
+class Shares:
+    """Tells of parts of a whole, as they are done, which share of it is."""
+
+    def __init__(self, whole: int, on_share: Callable[[float], object]) -> None:
+        self._whole, self._on_share, self._done = whole, on_share, 0
+
+    def add(self, done: int) -> None:
+        """Tell that so much more is done."""
+        self._done += done
+        self._on_share(self._done / self._whole)

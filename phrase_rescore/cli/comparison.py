@@ -98,12 +98,11 @@ def evaluate(sets: tuple[SetFiles, ...], form: str, quiet: bool, **asked: Any) -
     ACL 2011). p bootstrap is from sacrebleu's paired bootstrap of one output against one: it compares these two outputs,
     not other tunings. Scores and p bootstrap are those of the sacrebleu command, except that a difference of 0 has p 1.
     """
-    from phrase_rescore.cli.terminal import count_bar, warn
+    from phrase_rescore.cli.terminal import share_bar, warn
     from phrase_rescore.evaluation.run import evaluate
     from phrase_rescore.evaluation.tables import layout
 
-    outputs = sum(len(runs) for files in sets for runs in files.systems.values())
-    with count_bar("scoring", "outputs", quiet, outputs, scale=False) as bar:
-        result = evaluate(sets, on_output=bar.update, **asked)
+    with share_bar("evaluating", quiet) as bar:
+        result = evaluate(sets, on_done=bar.reach, **asked)
     warn(*result.warnings)
     click.echo(layout(result, form), nl=False)

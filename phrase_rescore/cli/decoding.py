@@ -204,13 +204,15 @@ def tune(nbest: tuple[str, ...], references: list[str], out: str, quiet: bool, *
     rescore first, or tune from nothing with --weights none.
     """
     from phrase_rescore.api import tune
-    from phrase_rescore.cli.terminal import byte_bar, count_bar, tell, warn
+    from phrase_rescore.cli.terminal import byte_bar, share_bar, tell, warn
 
-    with byte_bar(nbest, quiet, "reading") as bar, count_bar("tuning", "climbs", quiet, scale=False) as climbs:
+    with byte_bar(nbest, quiet, "reading") as bar, share_bar("tuning", quiet) as climbs:
 
-        def on_climb() -> None:
-            bar.close()
-            climbs.update()
+        def on_climb(done: float) -> None:
+            if not done:  # all is read: time begins
+                bar.close()
+                climbs.reset()
+            climbs.reach(done)
 
         summary = tune(nbest, references, out, **settings, on_read=bar.update, on_climb=on_climb)
     warn(*summary.warnings)

@@ -62,6 +62,10 @@ class Bar(tqdm):  # mypy knows it as generic, Python does not
             self._next_line = elapsed + LOG_SECONDS
             click.echo(f"phrase-rescore: {self}", err=True)
 
+    def reach(self, done: float) -> None:
+        """Show that so much of the total is done."""
+        self.update(done - self.n)
+
     def clear(self, nolock: bool = False) -> None:
         if not self.in_log:
             super().clear(nolock)
@@ -74,9 +78,16 @@ def byte_bar(paths: tuple[str, ...], quiet: bool, what: str = "") -> Bar:
     return Bar(what or os.path.basename(paths[0]), quiet, total=total, unit="B", unit_scale=True)
 
 
-def count_bar(what: str, unit: str, quiet: bool, total: int | None = None, scale: bool = True) -> Bar:
-    """Return a bar, or without a total a count, of things done. ``scale`` writes 12k."""
-    return Bar(what, quiet, total=total, unit=f" {unit}", unit_scale=scale)
+def count_bar(what: str, unit: str, quiet: bool, scale: bool = True) -> Bar:
+    """Return a count of things done. ``scale`` writes 12k."""
+    return Bar(what, quiet, unit=f" {unit}", unit_scale=scale)
+
+
+def share_bar(what: str, quiet: bool, done: float = 0.0) -> Bar:
+    """Return a bar over work of which only the share ``done`` is known, to ``reach`` 1."""
+    form = "{l_bar}{bar}| {elapsed}, {remaining} left{postfix}"
+    # the average since the first step, so that a pause to measure hardly moves the time left
+    return Bar(what, quiet, total=1.0, initial=done, smoothing=0, miniters=0, bar_format=form)
 
 
 class TrainingTalk:
@@ -104,13 +115,11 @@ class TrainingTalk:
         if self._bar is None:
             self._reading.close()
             self._preparing.close()
-            form = "{l_bar}{bar}| {elapsed}, {remaining} left{postfix}"
-            # the average since the first step, so that a pause to measure hardly moves the time left
-            self._bar = Bar("training", self._quiet, total=1.0, initial=done, smoothing=0, miniters=0, bar_format=form)
+            self._bar = share_bar("training", self._quiet, done)
         self._loss = loss if self._loss is None else 0.98 * self._loss + 0.02 * loss
         shown = f"step {step:,}", f"{self._loss:.2f} nats/{self._item}", self._held_out
         self._bar.set_postfix_str(", ".join(filter(None, shown)), refresh=False)
-        self._bar.update(done - self._bar.n)
+        self._bar.reach(done)
 
     def _on_record(self, record: dict[str, Any]) -> None:
         parts = [f"step {record['step']:,}", Bar.format_interval(record["seconds"])]

@@ -22,7 +22,7 @@ from phrase_rescore.evaluation.metrics import EvaluationSettings, Metric
 from phrase_rescore.evaluation.significance import Noise, bootstrap_p_values, pooled, randomization_p_values
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.paths import Path, check_apart
-from phrase_rescore.messages import printable
+from phrase_rescore.messages import Progress, Shares, printable, silent
 from phrase_rescore.moses.parallel import (
     Doubts,
     check_bleu,
@@ -156,13 +156,13 @@ class ReadSet:
             texts = product((self.texts[path] for path in self._counts if path in self.texts), self.references)
             check_bleu(self.files.paths()[0], scores, max(words), self._doubts, texts)
 
-    def count(self, on_output: Callable[[], object]) -> dict[str, Runs]:
+    def count(self, on_done: Progress) -> dict[str, Runs]:
         """Return the counts of every system's outputs, equal runs once. A file is counted once: TER takes seconds."""
         for path in chain.from_iterable(self.files.systems.values()):
-            on_output()
             for name, metric in self._metrics.items():
                 if name not in self._counts[path]:
                     self._counts[path][name] = metric.counts(self.texts[path])
+            on_done(1)
         self.files = replace(self.files, systems={name: self._once(runs) for name, runs in self.files.systems.items()})
         done = {path: OutputStatistics(self.basis, counts) for path, counts in self._counts.items()} | self._statistics
         return {system: [done[path] for path in paths] for system, paths in self.files.systems.items()}
@@ -240,8 +240,9 @@ class Evaluation:
 
 
 def _score_set(
-    read: ReadSet, outputs: Mapping[str, Runs], settings: EvaluationSettings, baseline: str, sources: Segments | None
-) -> SetScores:
+    read: ReadSet, outputs: Mapping[str, Runs], settings: EvaluationSettings, baseline: str, sources: Segments | None,
+    on_done: Progress,
+) -> SetScores:  # fmt: skip
     """Score every output of a set, and compare the systems with the baseline if it has outputs there."""
     metrics, base = settings.make_metrics(), outputs.get(baseline)
     scores, examples = dict[str, dict[str, SystemScore]](), dict[str, Examples]()
@@ -251,6 +252,7 @@ def _score_set(
     for system, own in outputs.items() if base else ():
         if base and system != baseline:
             scores[system] = _compared(scores[baseline], scores[system], base, own, metrics, settings)
+            on_done(1)
             if settings.examples:
                 counts = base[0].counts["BLEU"], own[0].counts["BLEU"]
                 texts = read.texts[read.files.systems[baseline][0]], read.texts[read.files.systems[system][0]]
@@ -277,15 +279,15 @@ def _compared(
 
 def evaluate(
     sets: Sequence[SetFiles], *, statistics: Path | None = None, source: Path | None = None, force: bool = False,
-    on_output: Callable[[], object] = lambda: None, **asked: Any,
+    on_done: Callable[[float], object] = silent, **asked: Any,
 ) -> Evaluation:  # fmt: skip
     """Score every system on every set and compare it with the first one, as ``phrase-rescore evaluate`` does.
 
     ``asked`` are fields of ``EvaluationSettings``. ``statistics`` names a file to write the counts of the only output to.
     ``source`` is the text that was translated, for examples. With ``force`` a doubt, such as of a reference that no output
-    translates, is a warning. ``on_output`` is called for each output that is scored. All files are read before. Raises
-    TypeError for an unknown setting, OptionError for options that do not fit, InputError for files that cannot be used or
-    compared.
+    translates, is a warning. ``on_done`` hears which share of the outputs and comparisons is done, after each one. All
+    files are read before. Raises TypeError for an unknown setting, OptionError for options that do not fit, InputError for
+    files that cannot be used or compared.
     """
     settings = EvaluationSettings(**asked)
     source, out = (None if path is None else os.fspath(path) for path in (source, statistics))
@@ -298,11 +300,13 @@ def evaluate(
     doubted = list[str]()
     read = [ReadSet(files, settings, Doubts(force, doubted.append)) for files in sets]
     sources = None if source is None else read[0].read_source(source)
-    outputs = [of_set.count(on_output) for of_set in read]
+    compared = sum(len(files.systems) - 1 for files in sets if systems[0] in files.systems)
+    shares = Shares(sum(map(len, chain.from_iterable(files.systems.values() for files in sets))) + compared, on_done)
+    outputs = [of_set.count(shares.add) for of_set in read]
     if out is not None:
         write_statistics(out, outputs[0][systems[0]][0])
     pairs = zip(read, outputs, strict=True)
-    scores = tuple(_score_set(of_set, counted, settings, systems[0], sources) for of_set, counted in pairs)
+    scores = tuple(_score_set(of_set, counted, settings, systems[0], sources, shares.add) for of_set, counted in pairs)
     return Evaluation(settings, systems, tuple(scores[0].signatures), scores, (*doubted, *_warnings(read)))
 
 

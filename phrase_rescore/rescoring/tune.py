@@ -26,7 +26,7 @@ from phrase_rescore.evaluation.significance import LEVEL, randomization_p_values
 from phrase_rescore.files.inputs import display_name
 from phrase_rescore.files.outputs import atomic_output
 from phrase_rescore.files.paths import check_apart
-from phrase_rescore.messages import Progress, counted, printable
+from phrase_rescore.messages import Progress, Shares, counted, printable
 from phrase_rescore.moses.hypotheses import as_value
 from phrase_rescore.moses.parallel import Doubts, check_bleu, check_lines, check_segments, check_texts
 from phrase_rescore.moses.text import marks
@@ -174,8 +174,11 @@ def searched(features: Floats, counts: Floats, start: Floats, rng: np.random.Gen
     return weights, highest
 
 
-def tuned(lists: Lists, start: Floats, restarts: int, seed: int, on_climb: Callable[[], object]) -> Floats:
-    """Return the weights of the highest BLEU that climbs from ``start`` and from random ones reach: (features,), Σ|w| = 1."""
+def tuned(lists: Lists, start: Floats, restarts: int, seed: int, on_climb: Progress) -> Floats:
+    """Return the weights of the highest BLEU that climbs from ``start`` and from random ones reach: (features,), Σ|w| = 1.
+
+    ``on_climb`` hears of every climb on how many entries it was.
+    """
     features, scale = scaled(lists, RARE)
     places, rng = lists.places(), np.random.default_rng(seed)
     flat = torch.from_numpy(features), torch.from_numpy(lists.counts), torch.from_numpy(lists.segment)
@@ -189,7 +192,7 @@ def tuned(lists: Lists, start: Floats, restarts: int, seed: int, on_climb: Calla
             weights = climbed(*flat, torch.from_numpy(weights * (sharpness / np.abs(weights).sum())), STEPS).numpy()
         reached.append(searched(padded, of_padded, weights, rng))
         best, highest = max([(best, highest), *reached], key=itemgetter(1))
-        on_climb()
+        on_climb(len(lists.segment))
     best = best / np.where(scale > 0, scale, np.inf)
     return np.asarray(best / (np.abs(best).sum() or 1.0))
 
@@ -230,10 +233,11 @@ def _start(reader: Reader, given: str | None, labels: Sequence[bytes]) -> tuple[
     return start, counting if of_ini == reader.shape.keys() else of_ini
 
 
-def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], object]) -> TuneSummary:
-    """Find weights and write them. Raises InputError, with the line, for bad lists, OptionError for options that do not fit.
+def tune(options: TuneOptions, on_read: Progress | None, on_share: Callable[[float], object]) -> TuneSummary:
+    """Find weights and write them. ``on_share`` hears which share is done, from 0, when all is read, to 1.
 
-    Also InputError if the totals count all features, unless weights to start from are given: nothing new is there to be tuned.
+    Raises InputError, with the line, for bad lists, OptionError for options that do not fit. Also
+    InputError if the totals count all features, unless weights to start from are given: nothing new is there to be tuned.
     """
     reads = [("NBEST", path) for path in options.nbest] + [("--reference", path) for path in options.references]
     starts = None if options.weights == FROM_NOTHING else options.weights
@@ -260,30 +264,32 @@ def tune(options: TuneOptions, on_read: Progress | None, on_climb: Callable[[], 
     if counting and not new and options.weights is None:
         hint = "add features with rescore first, or tune these from nothing with --weights none"
         raise InputError(first, "the totals count every feature that differs", hint)
-    values, best = as_written(tuned(lists, start, options.restarts, options.seed, on_climb), lists.features, places)
+    is_new = np.array([label in new for label in labels])
+    summary.why_no_gain = _why_no_gain(lists, is_new)
+    climbs = 1 + options.restarts + (0 if summary.why_no_gain else 2 * (1 + options.restarts // 2))  # each on all entries
+    on_share(0.0)
+    shares = Shares(climbs * len(lists.segment), on_share)
+    values, best = as_written(tuned(lists, start, options.restarts, options.seed, shares.add), lists.features, places)
     summary.entries, summary.segments = len(lists.segment), len(places)
     summary.bleu = float(bleu(lists.counts[best].sum(0)))
     summary.constant = tuple(names[i] for i in np.flatnonzero(scale == 0).tolist())
     summary.new = tuple(map(printable, new))
     if missing := reader.segments - summary.segments:
         summary.warnings.append(f"no entry for {counted(missing, 'line')} of the reference; BLEU is of the others")
-    _tell_gain(summary, lists, start, np.array([label in new for label in labels]), options, on_climb)
+    if not summary.why_no_gain:
+        tune_half = partial(tuned, restarts=options.restarts // 2, seed=options.seed, on_climb=shares.add)
+        summary.gain, summary.p = gain_over(lists, np.flatnonzero(~is_new), start, tune_half)
     _write(options, labels, values, summary.bleu)
     return summary
 
 
-def _tell_gain(
-    summary: TuneSummary, lists: Lists, start: Floats, new: NDArray[np.bool_], options: TuneOptions,
-    on_climb: Callable[[], object],
-) -> None:  # fmt: skip
-    """Complete the summary with the gain by features that are ``new``, (features,), or why none can be told."""
+def _why_no_gain(lists: Lists, new: NDArray[np.bool_]) -> str:
+    """Return why no gain by the features that are ``new``, (features,), can be told; empty if one can."""
     if not new.any():
-        summary.why_no_gain = "nothing says which features are new; give the weights from before them with --weights INI"
-    elif not (decides(lists.half(0)) and decides(lists.half(1))):
-        summary.why_no_gain = "half of the segments has nothing to be tuned on; pass lists of more segments"
-    else:
-        tune_half = partial(tuned, restarts=options.restarts // 2, seed=options.seed, on_climb=on_climb)
-        summary.gain, summary.p = gain_over(lists, np.flatnonzero(~new), start, tune_half)
+        return "nothing says which features are new; give the weights from before them with --weights INI"
+    if not (decides(lists.half(0)) and decides(lists.half(1))):
+        return "half of the segments has nothing to be tuned on; pass lists of more segments"
+    return ""
 
 
 def _check_reference(

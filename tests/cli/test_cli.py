@@ -14,7 +14,7 @@ from small_models import small_lm
 
 from phrase_rescore import __version__
 from phrase_rescore.cli.main import COMMANDS
-from phrase_rescore.cli.terminal import byte_bar, count_bar
+from phrase_rescore.cli.terminal import byte_bar, share_bar
 from phrase_rescore.rnn.scorer import Scorer
 
 ROW = b"the house ||| das haus ||| 0.5 0.25 1 6.1e-05 ||| 0-0 1-1 ||| 3 2 1 ||| |||\n"
@@ -94,10 +94,10 @@ def test_the_cores_to_compute_on(run: Run, model_dir: str, tmp_path: Path, comma
 
 def test_without_a_terminal_a_line_a_minute_says_how_far_it_is(monkeypatch, capsys) -> None:
     monkeypatch.setattr("phrase_rescore.cli.terminal.LOG_SECONDS", 0.2)
-    with count_bar("scoring", "outputs", False, total=8) as bar, byte_bar((), False, "table.gz") as reading:
-        for _ in range(8):
+    with share_bar("scoring", False) as bar, byte_bar((), False, "table.gz") as reading:
+        for n in range(1, 9):
             time.sleep(0.05)
-            bar.update(1)
+            bar.reach(n / 8)
             reading.update(1000)
     assert byte_bar(("-", __file__), quiet=True).total is None, "it is not known"
     lines = capsys.readouterr().err.splitlines()

@@ -13,6 +13,7 @@ import pytest
 from conftest import Run
 from random_outputs import changed, sentences, write_lines
 
+from phrase_rescore.cli import terminal
 from phrase_rescore.evaluation.corpora import SetFiles
 from phrase_rescore.evaluation.metrics import METRICS, EvaluationSettings, Metric
 from phrase_rescore.evaluation.run import evaluate
@@ -135,8 +136,14 @@ def test_each_output_is_measured_once(files: dict[str, str], monkeypatch: pytest
 
     monkeypatch.setattr(Metric, "counts", counted)
     systems = {"a": (files["base"],), "b": (files["better"],), "c": (files["run1"], files["base"])}
-    evaluate([SetFiles("dev", (files["ref"],), systems)], metrics=("bleu",), samples=20, on_output=lambda: done.append(1))
-    assert (len(calls), len(done)) == (3, 4)
+    evaluate([SetFiles("dev", (files["ref"],), systems)], metrics=("bleu",), samples=20, on_done=done.append)
+    assert (len(calls), done) == (3, [n / 6 for n in range(1, 7)])  # four outputs, two comparisons
+
+
+def test_a_log_tells_the_share_that_is_done(run: Run, files: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "LOG_SECONDS", 0.0)  # after every output and comparison, not once a minute
+    said = run("evaluate", "--set", "d", files["ref"], f"a={files['base']}", f"b={files['better']}", "--samples", 20).err
+    assert all(f"phrase-rescore: evaluating: {share}%, " in said for share in (33, 67, 100))
 
 
 @pytest.fixture

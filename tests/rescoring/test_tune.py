@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 
 from phrase_rescore import api
+from phrase_rescore.cli import terminal
 from phrase_rescore.errors import OptionError
 from phrase_rescore.evaluation.metrics import Metric
+from phrase_rescore.messages import silent
 from phrase_rescore.rescoring import tune
 from phrase_rescore.rescoring.lists import Lists, chosen, weights_of_totals
 from phrase_rescore.rescoring.tune import as_written, best_step, bleu, gain_over, tuned
@@ -69,6 +71,17 @@ def test_a_list_worked_by_hand(run: Run, here: Path) -> None:
     best = run("rescore", "list", "--weights", "ini", "--best")
     assert best.out.decode().splitlines() == list(REFERENCE)
     assert "next: phrase-rescore rescore TEST.NBEST -m MODEL ... --source TEST.SOURCE --weights ini --best -o" in said
+
+
+def test_the_share_that_is_done(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line a minute in a log, here after every climb: two of all segments, two of each half, on the way to the gain."""
+    monkeypatch.setattr(terminal, "LOG_SECONDS", 0.0)
+    Path("list").write_text(BY_HAND)
+    said = run("tune", "list", "--reference", "ref", "-o", "ini", "--restarts", 1).err
+    shares = [int(share) for share in re.findall(r"^phrase-rescore: tuning: (\d+)%, ", said, re.MULTILINE)]
+    assert (sorted(set(shares)), shares[-1]) == ([0, 25, 50, 67, 83, 92, 100], 100)
+    alone = run("tune", "list", "--reference", "ref", "-o", "ini", "--restarts", 1, "--weights", "none", "--overwrite").err
+    assert re.findall(r"tuning: (\d+)%, .* left\n", alone)[-1] == "100"
 
 
 def random_lists(segments: int = 9, entries: int = 8, features: int = 3, seed: int = 1) -> str:
@@ -129,11 +142,11 @@ def test_a_line_search_finds_the_best_of_a_grid() -> None:
 def test_weights_are_as_good_as_the_best_of_many() -> None:
     lists = arrays(random_lists(entries=14, features=7), RANDOM)
     places, rng, start = lists.places(), np.random.default_rng(3), np.ones(7)
-    found = [tuned(lists, start, restarts, 1, lambda: None) for restarts in range(4)]
+    found = [tuned(lists, start, restarts, 1, silent) for restarts in range(4)]
     assert np.abs(found).sum(1) == pytest.approx(1)
     apart = 10.0 ** np.arange(7)
     scaled = lists._replace(features=lists.features * apart)
-    found += [apart * tuned(scaled, found[-1] / apart, 0, seed, lambda: None) for seed in (1, 2)]
+    found += [apart * tuned(scaled, found[-1] / apart, 0, seed, silent) for seed in (1, 2)]
     flat = map(torch.from_numpy, (lists.features, lists.counts, lists.segment, start))
     along, reached = tune.searched(lists.features[places], lists.counts[places], start, rng)
     totals = np.vstack([start, tune.climbed(*flat, 30), *found, along, rng.normal(size=(2000, 7))]) @ lists.features.T
