@@ -405,4 +405,6 @@ def test_in_a_browser(made, browser):
 
     assert page.evaluate("window.hacked") is None
     assert problems == []
+    page.set_viewport_size({"width": 700, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 700
     page.close()
