@@ -23,6 +23,7 @@ from phrase_rescore.cli.options import (
     option,
     quiet_option,
 )
+from phrase_rescore.errors import OptionError
 from phrase_rescore.ranges import BEAMS, COLUMNS, HYPOTHESES, LENGTHS, SAMPLE_ROWS, SEEDS
 
 _tokenize_option = option("--tokenize", TEXT, "Tokenize typed text of this language as Moses does: en.", "LANG")
@@ -168,8 +169,8 @@ def embed(model_dir: str, out: str, side: Any, quiet: bool, **settings: Any) -> 
 def info(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: bool) -> None:
     """Describe TABLE ('-': standard input): rows, sources, targets, range of every score, columns that annotate appended,
     and the rows that a Moses program would mishandle. Or describe MODEL_DIR, a model of any kind: signature, sizes,
-    training, losses. Or check INI, a moses.ini: its files exist, its paths are absolute, and num-features, weights and
-    score columns agree.
+    training, losses (to see them drawn: phrase-rescore report -m MODEL_DIR -o loss.png). Or check INI, a moses.ini: its
+    files exist, its paths are absolute, and num-features, weights and score columns agree.
 
     \b
     phrase-rescore info phrase-table.gz
@@ -193,10 +194,10 @@ def info(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: b
         described.check()
 
 
-@options.command(short_help="Write a page that compares the model's scores with the table's.")
-@click.argument("table", type=FILE, metavar="ANNOTATED_TABLE")
+@options.command(short_help="Compare scores with the table's on a page, or draw a training.")
+@click.argument("table", type=FILE, metavar="[ANNOTATED_TABLE]", required=False)
 @model_option()
-@option("-o --out", OUTPUT, "The page to write.", default="report.html")
+@option("-o --out", OUTPUT, "The page to write; without a table the picture, .png or .svg.", default="report.html")
 @option(
     "--phi-column", COLUMNS, "The score column with the table's own probability.  [default: 3, φ(target|source), or the last "
     "of fewer; of an inverse model 1]",
@@ -204,14 +205,18 @@ def info(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: b
 @option("--sample", SAMPLE_ROWS, "Rows that the page shows, 100 or more; whole sources.", "ROWS", default=50_000)
 @options.threads_option
 @quiet_option
-def report(table: str, quiet: bool, **asked: Any) -> None:
+def report(table: str | None, model_dir: str, quiet: bool, **asked: Any) -> None:
     """Write one HTML page that helps to decide about the new feature. It shows the model's scores against the table's φ, by
     frequency; the best targets by either; phrases drawn from the model; where the two disagree most; maps of words and
     phrases; unknown words. The page opens from disk and loads nothing from the network.
 
+    Without a table, draw the training of a model of any kind: its losses against steps and time. While it runs, name the
+    directory MODEL_DIR.training.
+
     \b
     phrase-rescore annotate phrase-table.gz -o phrase-table.rnn.gz
     phrase-rescore report phrase-table.rnn.gz -o report.html
+    phrase-rescore report -m phrase-rescore-model -o loss.png
 
     The model's scores are read from the columns that TABLE.columns.json names. Without it, the model scores
     the sample. Scores are those of a sample: all rows of some sources, always the same. Maps and unknown words are those of
@@ -221,7 +226,10 @@ def report(table: str, quiet: bool, **asked: Any) -> None:
     from phrase_rescore.report.run import report
 
     command = shlex.join(["phrase-rescore", *sys.argv[1:]])
-    with byte_bar((table,), quiet) as bar:
-        summary = report(table, command=command, on_read=bar.update, on_step=bar.set_postfix_str, **asked)
+    if table is None and (of_tables := options.given({name: asked[name] for name in ("phi_column", "sample")})):
+        raise OptionError(f"--{min(of_tables).replace('_', '-')} is for tables; name ANNOTATED_TABLE, or leave it out")
+    with byte_bar((table or model_dir,), quiet or table is None) as bar:
+        summary = report(table, model_dir, command=command, on_read=bar.update, on_step=bar.set_postfix_str, **asked)
     warn(*summary.warnings)
-    say(f"{asked['out']}: {summary.rows:,} rows, {summary.size / 1e6:.1f} MB", quiet)
+    if summary.rows is not None:
+        say(f"{asked['out']}: {summary.rows:,} rows, {summary.size / 1e6:.1f} MB", quiet)

@@ -28,6 +28,11 @@ def altair() -> Any:
     return altair
 
 
+def schema_version() -> str:
+    """Return the version of Vega-Lite that the specifications are written for, as vl-convert names it."""
+    return ".".join(str(altair().SCHEMA_VERSION).lstrip("v").split(".")[:2])
+
+
 def specification(chart: Any, **datasets: Records) -> Spec:
     """Give a chart its looks and its data, with None for numbers that are not finite, which JSON lacks."""
     chart = chart.configure(
@@ -125,3 +130,25 @@ def words_map(records: Records) -> Spec:
     written = labels.mark_text(**text, color=INK, opacity=0.95)
     chart = alt.layer(dots.add_params(zoom), halo, written)
     return specification(chart.properties(width=FULL, height=MAP_HEIGHT, view=alt.ViewConfig(stroke=PALE)), places=records)
+
+
+def losses(points: Records, item: str) -> Spec:
+    """Draw losses of a training against steps, and against time. ``points``: step, seconds, loss (nats an ``item``), of."""
+    alt = altair()
+    last = max(point["seconds"] for point in points)
+    unit, size = ("hours", 3600) if last >= 7200 else ("minutes", 60) if last >= 120 else ("seconds", 1)
+    points = [point | {"time": point["seconds"] / size} for point in points]
+    held_out = [point for point in points if point["of"] == "held-out" and math.isfinite(point["loss"])]
+    lowest = min(held_out, key=lambda point: point["loss"], default=None)
+    scale = alt.Scale(domain=["training", "held-out"], range=[BLUE, VERMILION])
+    y = alt.Y("loss:Q", title=f"loss, nats a {item}", scale=alt.Scale(zero=False))
+    colour = alt.Color("of:N", title=None, scale=scale, legend=alt.Legend(orient="top", symbolType="stroke"))
+    tooltip = [
+        alt.Tooltip("of:N", title="loss of"), alt.Tooltip("loss:Q", title="nats", format=".3f"),
+        alt.Tooltip("step:Q", format=","), alt.Tooltip("time:Q", title=unit, format=".1f"),
+    ]  # fmt: skip
+    line = alt.Chart(alt.NamedData("points")).mark_line(point={"size": 22}).encode(y=y, color=colour, tooltip=tooltip)
+    axes = (alt.X(f"{name}:Q", title=title, scale=alt.Scale(zero=True)) for name, title in (("step", "steps"), ("time", unit)))
+    panels = [line.encode(x=x).properties(width=(FULL - 170) // 2, height=300) for x in axes]
+    title = f"Lowest held-out loss: {lowest['loss']:.2f} at step {lowest['step']:,}" if lowest else "No held-out loss"
+    return specification(alt.hconcat(*panels, spacing=30, title=title), points=points)

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from phrase_rescore.messages import percent
 from phrase_rescore.moses.text import readable
-from phrase_rescore.report.charts import Spec, altair
+from phrase_rescore.report.charts import Spec, schema_version
 
 # The one script: what vl-convert bundles, and this, which hands it the page's charts
 _DRAW = """
@@ -66,8 +66,7 @@ def environment() -> Environment:
 def _script() -> str:
     import vl_convert
 
-    version = ".".join(str(altair().SCHEMA_VERSION).lstrip("v").split(".")[:2])
-    return vl_convert.javascript_bundle(_DRAW, version).replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    return vl_convert.javascript_bundle(_DRAW, schema_version()).replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
 def page(title: str, charts: Mapping[str, Spec], facts: Mapping[str, Any]) -> bytes:

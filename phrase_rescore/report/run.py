@@ -1,5 +1,6 @@
 """The whole of ``report``: a table and a model in, one page out; where words stand on its maps."""
 
+import contextlib
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from phrase_rescore.report.charts import FULL, MAP_HEIGHT, Records, altair, word
 from phrase_rescore.report.page import page
 from phrase_rescore.report.rows import LONG, SampleRows, TableReader
 from phrase_rescore.report.sections import Targets
+from phrase_rescore.report.training import draw_training, training_chart
 from phrase_rescore.rnn.checkpoint import Checkpoint, load
 from phrase_rescore.rnn.scorer import PhraseEncoder, Scorer, Side, word_embeddings
 from phrase_rescore.runtime import prepare
@@ -34,23 +36,28 @@ _SAME = 0.01  # nats between a score and what few digits of it say
 class ReportSummary:
     """What was written."""
 
-    rows: int  # whose scores the page shows
-    size: int  # of the page, in bytes
+    rows: int | None  # whose scores the page shows; None of a training
+    size: int  # of the page or picture, in bytes
     warnings: list[str]
 
 
 def report(
-    table: Path, model_dir: Path, out: Path = "report.html", *, phi_column: int | None = None, sample: int = 50_000,
+    table: Path | None, model_dir: Path, out: Path = "report.html", *, phi_column: int | None = None, sample: int = 50_000,
     threads: int | None = None, command: str = "", on_read: Progress | None = None, on_step: Say = silent,
 ) -> ReportSummary:  # fmt: skip
     """Write one HTML page that sets the model's scores against the table's, as ``phrase-rescore report`` does.
 
-    ``sample`` is the number of rows that it shows, ``command`` the line that it quotes. ``on_step`` gets the name of each step.
-    Raises InputError and ModelError for a table and a model that cannot be read, OptionError where a library is missing.
+    Without a table, draw the losses of a training, of any kind of model, as ``out``, .png or .svg.
+    ``sample`` is the number of rows that the page shows, ``command`` the line that it quotes. ``on_step`` gets the name of
+    each step. Raises InputError and ModelError for a table, log or model that cannot be read, OptionError where a library is
+    missing.
     """
     prepare(threads)
-    table, model_dir, out = (os.fspath(path) for path in (table, model_dir, out))
+    model_dir, out = os.fspath(model_dir), os.fspath(out)
     altair()
+    if table is None:
+        return ReportSummary(None, draw_training(model_dir, out), [])
+    table = os.fspath(table)
     if is_stream(table):
         raise OptionError("ANNOTATED_TABLE is read more than once; name a file")
     checkpoint = load(model_dir)
@@ -78,6 +85,8 @@ def report(
     maps = list(draw_maps(checkpoint, reader.long_sources))
     facts |= {"maps": maps, "coverage": sections.coverage(reader.sides, checkpoint.unk_shares)}
     charts = {"scatter": scatter} | {one["name"]: words_map(one["records"]) for one in maps}
+    with contextlib.suppress(InputError):  # a model needs no log
+        charts["losses"] = training_chart(model_dir)
     text = page(f"Report on {os.path.basename(table)}", charts, facts)
     on_step("writing the page")
     with atomic_output(out) as stream:
