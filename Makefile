@@ -6,13 +6,22 @@ ROOM ?=
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
+# Without an NVIDIA GPU: pip takes 2.x+cpu before 2.x where this index can be reached, and else warns and goes on without it
+CPU_INDEX := $(if $(shell command -v nvidia-smi),,https://download.pytorch.org/whl/cpu)
+CPU_BUILD := No NVIDIA GPU: torch is installed without CUDA, which has gigabytes, from $(CPU_INDEX) if that can be reached.
+
 FUZZ_SECONDS ?= 600
 
 .PHONY: check test lint demo bench faults fuzz docs site wheel clean
 
-$(VENV)/installed: pyproject.toml constraints.txt
+$(VENV)/package: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(if $(CPU_INDEX),@echo "$(CPU_BUILD)")
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(CPU_INDEX:%=--no-deps --retries 1 --timeout 20 --extra-index-url %) torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/installed: $(VENV)/package
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
@@ -30,7 +39,7 @@ check: lint
 test: lint
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile -m 'not whole' $(if $(ROOM),tests/$(ROOM))
 
-demo: $(VENV)/installed
+demo: $(VENV)/package
 	examples/demo/run.sh $(VENV) $(BUILD)/demo
 
 bench faults fuzz: export PYTHONPATH := tests/support
