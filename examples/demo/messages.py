@@ -1,4 +1,4 @@
-"""From catalogue messages to phrases as Moses sees them: cleaned, tokenized, escaped, lower-cased, in NFC."""
+"""From catalogue messages to text as Moses reads it: cleaned, tokenized, escaped, lower-cased, in NFC."""
 
 import html
 import re
@@ -7,7 +7,7 @@ from functools import cache
 
 from sacremoses import MosesTokenizer
 
-MAX_WORDS = 7
+MAX_WORDS = 20
 PLACEHOLDER = "%s"
 
 # %(name)s, %d, %1$s, %5.2f; {name}, ${name}, {{ name }}, {0:d}; %1 as Qt has it.
@@ -17,7 +17,7 @@ _PLACEHOLDERS = re.compile(
     r"|\$?\{\{?[^{}]*\}?\}"
     r"|(?<!\d)%\d(?!\d)"
 )
-# What no phrase has: markup, several lines, addresses, identifiers, escapes, and placeholders glued to a word, as
+# What no message has: markup, several lines, addresses, identifiers, escapes, and placeholders glued to a word, as
 # those stand for an ending or for anything at all.
 _UNFIT = re.compile(r"</?[a-zA-Z!][^>]*>|[\n\r]|://|\w_\w|[\\{}]|\$\w|[\w%]%s|%s\w|%s%s")
 _ACCELERATOR = re.compile(r"[&_](?=\w)")
@@ -26,8 +26,8 @@ _LETTER = re.compile(r"[^\W\d_]")
 _PLAIN_SIGNS = str.maketrans({"’": "'", "‘": "'", "…": "...", "\u00ad": None})
 
 
-def to_phrases(english: str, french: str) -> tuple[str, str] | None:
-    """The message as a pair of tokenized phrases, or None if it makes none of one to seven words on both sides."""
+def to_words(english: str, french: str) -> tuple[str, str] | None:
+    """The message and its translation, tokenized, or None if they are not text of one to twenty words a side."""
     texts = _strip_accelerators(_plain(english), _plain(french))
     if any(_UNFIT.search(text) or not _LETTER.search(text.replace(PLACEHOLDER, "")) for text in texts):
         return None
@@ -36,10 +36,8 @@ def to_phrases(english: str, french: str) -> tuple[str, str] | None:
     # The tokenizer splits words and never joins them, so what has too many already need not pass it.
     if any(len(text.split()) > MAX_WORDS for text in texts):
         return None
-    phrases = tokenize(texts[0], "en"), tokenize(texts[1], "fr")
-    if any(not 1 <= len(phrase.split()) <= MAX_WORDS for phrase in phrases):
-        return None
-    return phrases
+    pair = tokenize(texts[0], "en"), tokenize(texts[1], "fr")
+    return pair if all(1 <= len(text.split()) <= MAX_WORDS for text in pair) else None
 
 
 def _plain(text: str) -> str:
