@@ -82,6 +82,7 @@ def test_words(run: Run, model_dir: str, tmp_path: Path, side: str, words: tuple
 
 @pytest.mark.slow
 def test_python_of_the_documentation_runs(run, model_dir, tmp_path, monkeypatch, capsys) -> None:
+    pytest.importorskip("gensim", reason="needs gensim")
     monkeypatch.chdir(tmp_path)
     for args in (["--words", "source", "-o", "words.txt"], ["-o", "c.txt"]):
         assert run("embed", "-m", model_dir, *args, stdin=b"the house\nold\nis old\n").status == 0
