@@ -15,6 +15,7 @@ from phrase_rescore.messages import printable
 from phrase_rescore.ranges import Words
 
 PRECISIONS = Words(("float32", "tf32", "bf16"))
+OWN_PRECISIONS = Words(("auto", *PRECISIONS))
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -156,6 +157,14 @@ def resolve_devices(names: str) -> tuple[str, ...]:
     if len({torch.device(device).type for device in devices}) > 1:
         raise OptionError(f"--device {names}: CPU and GPU differ in the last digits; name devices of one type")
     return devices
+
+
+def resolve_precision(name: str, device: str) -> str:
+    """Turn ``auto`` into ``bf16`` on a CPU with units for such products (AMX), else into ``float32``; leave another name."""
+    if name != "auto":
+        return name
+    units = device == "cpu" and re.search(r"\bamx_bf16\b", _read("/proc/cpuinfo"))
+    return "bf16" if units else "float32"
 
 
 def check_precision(precision: str, device: str, here: bool = True) -> str:

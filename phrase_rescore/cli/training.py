@@ -58,7 +58,10 @@ class TrainingOptions:
             "Cores that a process may use.  "
             "[default: all usable ones, at most OMP_NUM_THREADS, shared among the processes of this machine]"
         )
-        precision = "The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. Weights stay float32."
+        precision = (
+            "The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. Weights stay float32. "
+            "auto is bf16 on a CPU with AMX, else float32."
+        )
         machine = device_option("auto"), self.setting("threads", threads), self.setting("precision", precision)
         self.machine = option_group("Machine", *machine)
 

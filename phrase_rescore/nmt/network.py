@@ -15,18 +15,18 @@ natural logs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
-from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from phrase_rescore.nn.cells import ResetAfter
 from phrase_rescore.nn.dropout import Drop, dropout
 from phrase_rescore.nn.linear import gathered_gradients, times
 from phrase_rescore.nn.packed import PackedSequences
+from phrase_rescore.nn.recurrence import outputs
 from phrase_rescore.nn.softmax import cross_entropy
 
 _INPUT = 4.0  # times an embedding is what a layer reads: the output wants small ones
@@ -73,8 +73,8 @@ class TranslationModel(nn.Module):
             rows = src.place[tgt.order]  # of each target its source
             h, padded = self.states(tgt, drop)
             z = self.attend(padded, annotations[rows], words[rows])
-            z = torch.cat([z[:n, t] for t, n in enumerate(counts)])
-            s = _outputs(self.second, drop(torch.cat((h, z), 1)), counts)
+            z = z.flatten(0, 1).index_select(0, tgt.padded_places())
+            s = self._outputs((self.second,), (drop(torch.cat((h, z), 1)),), counts).squeeze(0)
             g = drop(self.output(s, z, h))
         return cross_entropy(g, self.tgt_embedding, self.b_G, tgt.ids, dtype=self.loss_dtype, seed=seed)
 
@@ -82,21 +82,20 @@ class TranslationModel(nn.Module):
         """Return h before every word of targets, laid out as they are (Σ counts, H), and in their rows (n, t, H)."""
         before = [ids[:n] for ids, n in zip(tgt.ids.split(tgt.counts), tgt.counts[1:], strict=False)]
         words = torch.cat([tgt.ids.new_full((tgt.counts[0],), -1), *before])
-        h = _outputs(self.first, drop(self.read(words)), tgt.counts)
-        padded, _ = pad_packed_sequence(PackedSequence(h, torch.tensor(tgt.counts)), batch_first=True)
-        return h, padded
+        h = self._outputs((self.first,), (drop(self.read(words)),), tgt.counts).squeeze(0)
+        return h, _padded(h, tgt)
 
     def annotations(self, src: PackedSequences, drop: Drop = lambda x: x) -> tuple[Tensor, Tensor]:
         """Return the annotations a of sources in the order of their rows (n, T, A), and which are of words (n, T)."""
         counts, back = src.counts, src.backwards()
 
         def both_ways(cells: nn.ModuleList, x: Tensor) -> Tensor:
-            return torch.cat((_outputs(cells[0], x, counts), _outputs(cells[1], x[back], counts)[back]), 1)
+            forwards, backwards = self._outputs(cells, (x, x[back]), counts)
+            return torch.cat((forwards, backwards[back]), 1)
 
         lower = both_ways(self.lower, drop(_INPUT * embedding(src.ids, self.src_embedding)))
         upper = both_ways(self.upper, drop(lower))
-        padded, lengths = pad_packed_sequence(PackedSequence(lower + upper, torch.tensor(counts)), batch_first=True)
-        return padded, (torch.arange(padded.shape[1]) < lengths[:, None]).to(padded.device)
+        return _padded(lower + upper, src), _padded(lower.new_ones(len(lower), 1), src).squeeze(2) > 0
 
     def read(self, words: Tensor) -> Tensor:
         """Return what the first layer reads of words (n,): (n, E). Before the first word, -1, it is 0."""
@@ -115,24 +114,25 @@ class TranslationModel(nn.Module):
         """Return g (n, E); the logits are E g + b."""
         return torch.tanh(times(torch.cat((s, z, h), 1), self.O, self.b_O))
 
+    def _outputs(self, cells: Iterable[nn.Module], inputs: Iterable[Tensor], counts: Sequence[int]) -> Tensor:
+        """Return the outputs of cells, each for its inputs (Σ counts, in), laid out like them: (cells, Σ counts, H)."""
+        rows = _layers([times(x, cell.W, cell.b) for cell, x in zip(cells, inputs, strict=True)])
+        return outputs(rows, _layers([cell.U for cell in cells]), counts, self.loss_dtype if rows.requires_grad else None)
+
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield every weight under its name in the files (docs/nmt-model.md lists them)."""
         return self.named_parameters()
 
 
-def _outputs(cell: nn.Module, x: Tensor, counts: Sequence[int]) -> Tensor:
-    """Return a cell's outputs for inputs (Σ counts, in), laid out as ``PackedSequences`` lays out words: (Σ counts, H)."""
-    assert isinstance(cell, ResetAfter)
-    h, outputs = cell.b.new_zeros(counts[0], cell.hidden), []
-    for row in cell.word_rows(x).split(list(counts)):
-        h = next_state(cell, h[: len(row)], row)
-        outputs.append(h)
-    return torch.cat(outputs)
+def _padded(x: Tensor, sequences: PackedSequences) -> Tensor:
+    """Return what words have (Σ counts, m) in the rows of their sequences, (n, longest, m); the rest is 0."""
+    rows = x.new_zeros(sequences.counts[0] * len(sequences.counts), x.shape[1])
+    return rows.index_copy(0, sequences.padded_places(), x).view(sequences.counts[0], -1, x.shape[1])
 
 
-def next_state(cell: ResetAfter, h: Tensor, row: Tensor) -> Tensor:
-    """Return the next output of a cell (n, H), from the last and ``word_rows`` of its next inputs (n, 3 H)."""
-    return cell.step(cell.project((h,)), (h,), row)[0]
+def _layers(tensors: Sequence[Tensor]) -> Tensor:
+    """Return tensors of one size as one, without a copy if there is one."""
+    return tensors[0].unsqueeze(0) if len(tensors) == 1 else torch.stack(list(tensors))
 
 
 @torch.no_grad()

@@ -25,9 +25,10 @@ def in_dtype(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def filled(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a copy of x (n, m) of this type, with rows of zeros up to a multiple of ``MULTIPLE``."""
-    copy = x.new_zeros(-(-len(x) // MULTIPLE) * MULTIPLE, x.shape[1], dtype=dtype)
-    copy[: len(x)] = x
+    """Return a copy of x (…, n, m) of this type, with rows of zeros up to a multiple of ``MULTIPLE``."""
+    *matrices, n, m = x.shape
+    copy = x.new_empty(*matrices, -(-n // MULTIPLE) * MULTIPLE, m, dtype=dtype)
+    copy[..., :n, :], copy[..., n:, :] = x, 0.0
     return copy
 
 

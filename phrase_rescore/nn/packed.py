@@ -37,6 +37,11 @@ class PackedSequences:
         """Return the phrases with the words of each from the last one to the first, then EOS."""
         return replace(self, ids=self.ids[self.backwards(eos_last=True)])
 
+    def padded_places(self) -> Tensor:
+        """Return where each word lies in rows that are all as long as the longest, one after the other: (Σ counts,)."""
+        places = [np.arange(n) * len(self.counts) + t for t, n in enumerate(self.counts)]
+        return torch.from_numpy(np.concatenate(places)).to(self.ids.device)
+
     def backwards(self, eos_last: bool = False) -> Tensor:
         """Return the places of each phrase's words, from EOS back to the first; ``eos_last``: EOS stays last. (Σ counts,)."""
         step = np.repeat(np.arange(len(self.counts)), self.counts)  # of each word

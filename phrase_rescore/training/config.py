@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 from phrase_rescore.errors import OptionError
 from phrase_rescore.messages import Listener, Progress, shown, silent
 from phrase_rescore.ranges import BYTES, LENGTHS, SECONDS, SEEDS, THREADS, Checked, Range, SettingError, Whole, Words, ranged
-from phrase_rescore.runtime import PRECISIONS, share_of_cores
+from phrase_rescore.runtime import OWN_PRECISIONS, share_of_cores
 
 LAYER_SIZES, TIMES = Whole(1, 100_000), Whole(1, 10**9)
 _STEPS = Whole(1, 10**12)
@@ -88,7 +88,7 @@ class Machine(Checked):
     """Where the training computes."""
 
     device: str = "auto"
-    precision: str = ranged("float32", PRECISIONS)
+    precision: str = ranged("auto", OWN_PRECISIONS)
     threads: int = field(default_factory=share_of_cores, metadata={"range": THREADS})  # of each process
 
 

@@ -277,9 +277,10 @@ class Training(Generic[Store, AnyTask, Model]):
 
 
 def on_this_machine(settings: AnySettings) -> AnySettings:
-    """Return the settings with the device that this process computes on. Raises OptionError if it is not there."""
+    """Return the settings with the device and precision that this process computes in. Raises OptionError for no such device."""
     device = local_device(runtime.resolve_device(settings.machine.device))
-    return replace(settings, machine=replace(settings.machine, device=device))
+    precision = runtime.resolve_precision(settings.machine.precision, device)
+    return replace(settings, machine=replace(settings.machine, device=device, precision=precision))
 
 
 def train(training: Training[Store, AnyTask, Model], model_dir: str, observer: Observer | None) -> Model:
