@@ -54,7 +54,8 @@ bench: $(VENV)/installed
 	$(BIN)/python benchmarks/bench_text.py --json $(BUILD)/bench/text.json
 	$(BIN)/python benchmarks/bench_end_to_end.py --json $(BUILD)/bench/end_to_end.json
 	$(BIN)/python benchmarks/bench_cluster.py --json $(BUILD)/bench/cluster.json
-	if [ -n "$(PEERS)" ]; then PEERS="$(PEERS)" $(BIN)/python benchmarks/bench_peers.py --json $(BUILD)/bench/peers.json; fi
+	if [ -n "$(PEERS)" ]; then for peers in peers sentence_peers; do \
+	    PEERS="$(PEERS)" $(BIN)/python benchmarks/bench_$$peers.py --json $(BUILD)/bench/$$peers.json || exit; done; fi
 
 faults: $(VENV)/installed
 	$(BIN)/python tests/faults/system_faults.py

@@ -19,7 +19,9 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -124,7 +126,7 @@ TOOLS = {
 }  # fmt: skip
 
 
-def prepare(folder: Path) -> None:
+def prepare(folder: Path) -> int:
     """Write what the tools read: pairs to score and to train on, 15,000 words a side (some made up), settings."""
     path = table().with_name("phrase-table.dev.gz")  # many targets a source, as in a table filtered for a test set
     with open_input(str(path if path.exists() else table())) as stream:
@@ -150,6 +152,7 @@ def prepare(folder: Path) -> None:
             (folder / f"joeynmt.{name}.{steps}.yaml").write_text(JOEYNMT.replace("NAME", name).replace("STEPS", str(steps)))
     (folder / "onmt.yaml").write_text("data: {corpus: {path_src: train.src, path_tgt: train.tgt, transforms: []}}")
     (folder / "onmt_scorer.py").write_text(ONMT_SCORER)
+    return PAIRS
 
 
 def seconds(python: str, command: str, folder: Path) -> float:
@@ -163,42 +166,41 @@ def seconds(python: str, command: str, folder: Path) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def speeds(tool: Tool, python: str, folder: Path) -> dict[str, float]:
+def speeds(tool: Tool, python: str, folder: Path, pairs: int, batch: int) -> dict[str, float]:
     """Pairs per second of scoring, of the whole command that scores, and of training, measured once."""
     trained, first = (seconds(python, tool.train.format(steps=steps), folder) for steps in (FIRST + tool.steps, FIRST))
     short, whole = (seconds(python, tool.score.format(name=name), folder) for name in ("short", "long"))
-    return {"scoring": PAIRS / (whole - short), "command": PAIRS / whole, "training": tool.steps * BATCH / (trained - first)}
+    return {"scoring": pairs / (whole - short), "command": pairs / whole, "training": tool.steps * batch / (trained - first)}
 
 
-def measured(folder: Path, rounds: int) -> dict[str, dict[str, float]]:
-    """The medians of speeds, of every tool that is there, in turns."""
-    peers = os.path.abspath(os.environ["PEERS"])
-    pythons = {n: f"{peers}/{t.environment}/bin/python" if t.environment else sys.executable for n, t in TOOLS.items()}
-    for name in [name for name, python in pythons.items() if not os.path.exists(python)]:
-        print(f"{name}: no {pythons.pop(name)}. Make it by python3 -m venv, and in that environment: {TOOLS[name].install}")
-    seconds(sys.executable, ours("full").train.format(steps=1), folder)  # which prepares the pairs
-    turns = [{name: speeds(TOOLS[name], python, folder) for name, python in pythons.items()} for _ in range(rounds)]
-    return {name: {of: statistics.median(turn[name][of] for turn in turns) for of in turns[0][name]} for name in pythons}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def compare(tools: dict[str, Tool], prepare: Callable[[Path], int], batch: int) -> None:
+    """Print medians of the speeds of every tool that is there, in turns. ``prepare`` writes the inputs and counts the pairs."""
+    parser = argparse.ArgumentParser(
+        description=sys.modules["__main__"].__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
+    peers = os.path.abspath(os.environ["PEERS"])
+    pythons = {n: f"{peers}/{t.environment}/bin/python" if t.environment else sys.executable for n, t in tools.items()}
+    for name in [name for name, python in pythons.items() if not os.path.exists(python)]:
+        print(f"{name}: no {pythons.pop(name)}. Make it by python3 -m venv, and in that environment: {tools[name].install}")
     with tempfile.TemporaryDirectory() as folder:
-        prepare(Path(folder))
-        result = measured(Path(folder), options.rounds)
-    full, default = (result[name] for name in list(TOOLS)[:2])
+        pairs = prepare(Path(folder))
+        seconds(sys.executable, next(iter(tools.values())).train.format(steps=1), Path(folder))  # which prepares the pairs
+        measured = partial(speeds, folder=Path(folder), pairs=pairs, batch=batch)
+        turns = [{name: measured(tools[name], python) for name, python in pythons.items()} for _ in range(options.rounds)]
+    result = {name: {of: statistics.median(turn[name][of] for turn in turns) for of in turns[0][name]} for name in pythons}
+    first, second = (result[name] for name in list(tools)[:2])
     print("pairs per second of the processor, one thread; in brackets, how many times as fast phrase-rescore is")
-    print(f"{'':30s}{'scoring':>14s}{'command':>14s}{'training':>10s}{'(full)':>8s}{'(default)':>10s}  computes more")
+    print(f"{'':38s}{'scoring':>14s}{'command':>14s}{'training':>10s}{'(first)':>9s}{'(second)':>9s}  computes more")
     for name, speed in result.items():
-        scoring, command = (f"{speed[key]:,.0f} ({full[key] / speed[key]:.1f})" for key in ("scoring", "command"))
-        training = "".join(f"{of['training'] / speed['training']:{width}.1f}" for of, width in ((full, 8), (default, 10)))
-        print(f"{name:30s}{scoring:>14s}{command:>14s}{speed['training']:10,.0f}{training}  {TOOLS[name].more}")
+        scoring, command = (f"{speed[key]:,.0f} ({first[key] / speed[key]:.1f})" for key in ("scoring", "command"))
+        training = "".join(f"{of['training'] / speed['training']:9.1f}" for of in (first, second))
+        print(f"{name:38s}{scoring:>14s}{command:>14s}{speed['training']:10,.0f}{training}  {tools[name].more}")
     if options.json:
         Path(options.json).write_text(json.dumps(result, indent=2))
 
 
 if __name__ == "__main__":
-    main()
+    compare(TOOLS, prepare, BATCH)

@@ -277,7 +277,7 @@ class Training(Generic[Store, AnyTask, Model]):
 
 
 def on_this_machine(settings: AnySettings) -> AnySettings:
-    """Return the settings with the device and precision that this process computes in. Raises OptionError for no such device."""
+    """Return the settings with the device and precision of this process. Raises OptionError if there is no such device."""
     device = local_device(runtime.resolve_device(settings.machine.device))
     precision = runtime.resolve_precision(settings.machine.precision, device)
     return replace(settings, machine=replace(settings.machine, device=device, precision=precision))
