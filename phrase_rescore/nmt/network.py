@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -116,8 +117,9 @@ class TranslationModel(nn.Module):
 
     def _outputs(self, cells: Iterable[nn.Module], inputs: Iterable[Tensor], counts: Sequence[int]) -> Tensor:
         """Return the outputs of cells, each for its inputs (Σ counts, in), laid out like them: (cells, Σ counts, H)."""
-        rows = _layers([times(x, cell.W, cell.b) for cell, x in zip(cells, inputs, strict=True)])
-        return outputs(rows, _layers([cell.U for cell in cells]), counts, self.loss_dtype if rows.requires_grad else None)
+        layers = [cast(ResetAfter, cell) for cell in cells]
+        rows = _layers([times(x, layer.W, layer.b) for layer, x in zip(layers, inputs, strict=True)])
+        return outputs(rows, _layers([layer.U for layer in layers]), counts, self.loss_dtype if rows.requires_grad else None)
 
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield every weight under its name in the files (docs/nmt-model.md lists them)."""

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-MULTIPLE = 64  # the rows of a product in fewer digits are filled up to one
+MULTIPLE = 64  # the rows of a product in fewer digits are filled up to one, many rows to one four times as large
 
 
 def in_dtype(x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -27,7 +27,8 @@ def in_dtype(x: Tensor, dtype: torch.dtype) -> Tensor:
 def filled(x: Tensor, dtype: torch.dtype) -> Tensor:
     """Return a copy of x (…, n, m) of this type, with rows of zeros up to a multiple of ``MULTIPLE``."""
     *matrices, n, m = x.shape
-    copy = x.new_empty(*matrices, -(-n // MULTIPLE) * MULTIPLE, m, dtype=dtype)
+    multiple = MULTIPLE if n <= 8 * MULTIPLE else 4 * MULTIPLE
+    copy = x.new_empty(*matrices, -(-n // multiple) * multiple, m, dtype=dtype)
     copy[..., :n, :], copy[..., n:, :] = x, 0.0
     return copy
 

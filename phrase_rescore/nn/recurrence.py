@@ -24,19 +24,21 @@ def outputs(rows: Tensor, U: Tensor, counts: Sequence[int], dtype: torch.dtype |
 
 
 class _Layers(torch.autograd.Function):
+    """The equations of ``cells.ResetAfter``, and their derivatives; ``shared`` is what r multiplies, U h of the candidate."""
+
     @staticmethod
     def forward(ctx: Any, rows: Tensor, U: Tensor, counts: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         H, M = U.shape[2], U.to(dtype)
         M_t = M.transpose(1, 2).contiguous()
-        of_word, of_words = rows[..., 2 * H :], rows[..., : 2 * H]
-        gates, shared, candidates, h = torch.empty_like(of_words), *(torch.empty_like(of_word) for _ in range(3))
+        of_gates, of_candidate = rows.split((2 * H, H), 2)
+        gates, shared, candidates, h = torch.empty_like(of_gates), *(torch.empty_like(of_candidate) for _ in range(3))
         before = rows.new_zeros(len(rows), counts[0], H)
         for here in _steps(counts):
             before = before[:, : here.stop - here.start]
             projected = _product(before, M_t)
             shared[:, here] = projected[..., 2 * H :]
-            z, r = torch.add(of_words[:, here], projected[..., : 2 * H], out=gates[:, here]).sigmoid_().split(H, 2)
-            candidate = torch.addcmul(of_word[:, here], r, shared[:, here], out=candidates[:, here]).tanh_()
+            z, r = torch.add(of_gates[:, here], projected[..., : 2 * H], out=gates[:, here]).sigmoid_().split(H, 2)
+            candidate = torch.addcmul(of_candidate[:, here], r, shared[:, here], out=candidates[:, here]).tanh_()
             before = torch.lerp(candidate, before, z, out=h[:, here])
         ctx.save_for_backward(gates, shared, candidates, h, M)
         ctx.counts = counts
