@@ -4,7 +4,8 @@ usage: PEERS=DIR bench_sentence_peers.py [--rounds 3] [--json FILE]
 
 DIR, seconds and columns are those of bench_peers.py. Networks read a source both ways, attend to it, have embeddings of 256 and
 some 320 units, 15,000 words a side, minibatches of 96 pairs and the weights of three steps. Scoring is 30 segments of 200
-entries less the same command with one of 10.
+entries less the same command with one of 10. Of 32 minibatches those of like lengths are together, as we and Marian do it, so
+that training is measured on a multiple of 32.
 """
 
 import gzip
@@ -20,6 +21,7 @@ from phrase_rescore.files.inputs import open_input, read_rows
 from phrase_rescore.moses.hypotheses import read_entries
 
 WORDS, BATCH, PAIRS, SEGMENTS, ENTRIES, FEW = 15_000, 96, 20_000, 30, 200, 10
+SORTED = 32  # minibatches
 
 JOEYNMT = """
 {name: peer, model_dir: joeynmt, use_cuda: False,
@@ -41,20 +43,21 @@ def ours(precision: str) -> Tool:
     return Tool(
         f"-m phrase_rescore train-nmt train.src train.tgt --precision {precision} {options}",
         "-m phrase_rescore rescore {name}.list.gz -m nmt --source {name}.source -o {name}.out --threads 1 --overwrite -q",
-        steps=30,
+        steps=SORTED,
     )  # fmt: skip
 
 
-MARIAN = f"-m marian.npz -v marian.src.json marian.tgt.json --mini-batch {BATCH} --cpu-threads 1 --quiet"
+MARIAN = f"-m marian.npz -v marian.src.json marian.tgt.json --mini-batch {BATCH} --maxi-batch {SORTED} --cpu-threads 1 --quiet"
 SIZES = "--type s2s --dim-emb 256 --dim-rnn 320 --enc-depth 1 --dec-cell-base-depth 2 --tied-embeddings --dropout-rnn 0.3"
 PEERS = {
     "pymarian 1.12.42, s2s": (
         f"-m pymarian train {MARIAN} {SIZES} -t train.src train.tgt --after-batches {{steps}} --no-reload --overwrite",
-        f"-m pymarian score {MARIAN} -t {{name}}.src {{name}}.tgt -o {{name}}.marian", "",
+        f"-m pymarian score {MARIAN} -t {{name}}.src {{name}}.tgt -o {{name}}.marian", "", 2 * SORTED,
     ),
     "Joey NMT 2.3.0": (
         "-m joeynmt train joeynmt.short.{steps}.yaml --skip-test",
-        f"-m joeynmt test joeynmt.{{name}}.{FIRST}.yaml --save-scores --output-path {{name}}.joeynmt", "input feeding",
+        f"-m joeynmt test joeynmt.{{name}}.{FIRST}.yaml --save-scores --output-path {{name}}.joeynmt",
+        "input feeding", Tool.steps,
     ),
 }  # fmt: skip
 
@@ -92,6 +95,6 @@ def prepare(folder: Path) -> int:
 
 if __name__ == "__main__":
     tools = {"phrase-rescore, default": ours("auto"), "phrase-rescore, float32": ours("float32")}
-    for name, (train, score, more) in PEERS.items():
-        tools[name] = Tool(train, score, TOOLS[name].environment, TOOLS[name].install, more)
+    for name, (train, score, more, steps) in PEERS.items():
+        tools[name] = Tool(train, score, TOOLS[name].environment, TOOLS[name].install, more, steps)
     compare(tools, prepare, BATCH)
