@@ -5,8 +5,9 @@ import os
 import pytest
 import torch
 
+from phrase_rescore import runtime
 from phrase_rescore.errors import OptionError
-from phrase_rescore.runtime import check_precision, resolve_device, resolve_devices, share_of_cores
+from phrase_rescore.runtime import check_precision, resolve_device, resolve_devices, resolve_precision, share_of_cores
 
 
 def test_a_precision_that_a_device_lacks() -> None:
@@ -14,6 +15,14 @@ def test_a_precision_that_a_device_lacks() -> None:
         assert check_precision(precision, device, here) == ""
     with pytest.raises(OptionError, match="tf32 is for GPUs; on a CPU use float32"):
         check_precision("tf32", "cpu")
+
+
+def test_the_precision_of_trainings_is_that_of_the_cpu_s_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    for flags, found in (("avx512_bf16 amx_bf16 amx_tile", "bf16"), ("avx512_bf16", "float32"), ("", "float32")):
+        monkeypatch.setattr(runtime, "_read", lambda path, flags=flags: f"flags\t\t: fpu {flags}\n")
+        assert resolve_precision("auto", "cpu") == found
+        assert resolve_precision("auto", "cuda:0") == "float32"
+        assert [resolve_precision(name, "cpu") for name in ("float32", "bf16")] == ["float32", "bf16"]
 
 
 def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
