@@ -24,7 +24,7 @@ def altair() -> Any:
         import vl_convert  # noqa: F401
     except ImportError as error:
         library = (error.name or "altair").replace("_", "-")
-        raise OptionError(f"report needs {library}; in the checkout, run: pip install '.[report]'") from None
+        raise OptionError(f"report needs {library}; run: pip install 'phrase-rescore[report]'") from None
     return altair
 
 
