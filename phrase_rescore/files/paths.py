@@ -117,9 +117,10 @@ def _identity(path: str, written: bool) -> tuple[object, ...] | None:
 
 
 def unfinished(model_dir: str) -> str:
-    """Return what to do if there is an interrupted training in the place of a model, else ''."""
-    there = os.path.isdir(beside(model_dir, "training"))
-    return "its training was interrupted: the same command with --resume continues it, with --finish ends it" * there
+    """Return what to do if a training that runs or was interrupted is in the place of a model, else ''."""
+    training = beside(model_dir, "training")
+    ends = "if it does not run, its command with --resume continues it, with --finish ends it"
+    return f"its training is not complete: {ends}; report -m {training} draws its losses" * os.path.isdir(training)
 
 
 def beside(model_dir: str, what: str) -> str:

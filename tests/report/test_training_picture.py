@@ -46,6 +46,8 @@ def test_the_log_of_a_training_under_way(run: Run, tmp_path: Path, measured: lis
         stream.write('{"step": 2000, "sec')  # it is being written
     shown = {f"loss, nats a {item}", unit, "steps", "training", "held-out", f"Lowest held-out loss: {lowest}"}
     assert shown <= set(drawn(run, tmp_path / "model.training"))
+    refused = run("report", "-m", tmp_path / "model", "-o", tmp_path / "other.svg")
+    assert (refused.status, refused.last_line.split("; ")[-1]) == (2, f"report -m {tmp_path}/model.training draws its losses")
 
 
 @pytest.mark.slow
