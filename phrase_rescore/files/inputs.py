@@ -118,7 +118,11 @@ def open_input(path: str, on_read: Progress | None = None) -> io.BufferedReader:
     """
     name = display_name(path)
     counted = open_plain(path, on_read) if path != "-" else io.BufferedReader(_Raw(standard_input(), name, on_read), CHUNK)
-    magic = counted.peek(10)[:10]
+    try:
+        magic = counted.peek(10)[:10]
+    except InputError:  # the caller has nothing to close yet
+        counted.close()
+        raise
     if magic.startswith(b"\x1f\x8b\x08"):
         chunks = iter(partial(igzip.IGzipFile(fileobj=counted, mode="rb").read, CHUNK), b"")
     elif re.match(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", magic):  # a block, or the end at once

@@ -159,6 +159,13 @@ def test_rows_ahead_come_again(monkeypatch: pytest.MonkeyPatch, rows: int, ahead
     assert list(every) == blocks
 
 
+def test_a_file_that_cannot_be_read_is_closed() -> None:
+    with pytest.raises(InputError) as caught:  # which keeps what open_input had
+        open_input("/proc/self/mem")
+    assert "Input/output error" in str(caught.value)
+    assert not [number for number in os.listdir("/proc/self/fd") if os.path.realpath(f"/proc/self/fd/{number}").endswith("/mem")]
+
+
 @pytest.mark.parametrize("data", [b"", ROWS, ROWS * 1000])
 def test_gzip_member_is_the_same_whenever_it_is_made(data: bytes) -> None:
     member = gzip_member(data, "6")
