@@ -20,7 +20,8 @@ UNK = 1  # stands for every word outside the shortlist
 FIRST_WORD = 2
 SIDES = ("source", "target")
 SOURCE_VOCAB, TARGET_VOCAB = "source.vocab", "target.vocab"  # the files of their words
-MOSTLY, _TELLING = 0.5, 4  # share of unknown words from which sides may be swapped, and words of a side that it takes to tell
+# Share of unknown words from which sides may be swapped; words that it takes to tell, of each side and of one alone
+MOSTLY, _TELLING, _TELLING_ALONE = 0.5, 4, 100
 
 
 @dataclass(frozen=True)
@@ -183,25 +184,36 @@ def fit_warnings(seen: Counts, vocabs: Vocabularies, unk_shares: tuple[float, fl
 
 
 def refuse_swapped(name: str, seen: Counts, vocabs: Vocabularies, model: str = "the model") -> None:
-    """Raise InputError if most words ``seen`` in source and target are unknown, and far fewer with the sides swapped.
+    """Raise InputError if most words ``seen`` in source and target are unknown, and far fewer with the sides swapped."""
+    sides = [_of_other_side(counts, known, _TELLING) for counts, known in zip(seen, (vocabs, vocabs[::-1]), strict=True)]
+    if all(sides):
+        (src, src_other), (tgt, tgt_other) = filter(None, sides)
+        unknown = f"{src:.0%} of the source and {tgt:.0%} of the target words are unknown to {model}"
+        found = f"source and target seem swapped: {unknown}, with the sides swapped {src_other:.0%} and {tgt_other:.0%}"
+        raise InputError(name, found, "swap them, or name a model of this direction")
+
+
+def refuse_target(name: str, seen: Counter[bytes], vocabs: Vocabularies) -> None:
+    """Raise InputError if most words ``seen`` in a source are unknown, and far fewer of them as words of the target."""
+    if shares := _of_other_side(seen, vocabs, _TELLING_ALONE):
+        unknown = "{:.0%} of its words are unknown to the model as source words, {:.0%} as target words".format(*shares)
+        raise InputError(name, unknown, "give the text that was decoded, in the language of the source")
+
+
+def _of_other_side(counts: Counter[bytes], vocabs: Vocabularies, telling: int) -> tuple[float, float] | None:
+    """Return the shares that the first vocabulary and the other lack, if those are mostly words of the other, else None.
 
     Sorted tables begin with numbers and marks: words without a letter do not count, nor words that both sides know.
     """
-    known, shares = [vocab.ids.keys() for vocab in vocabs], list[tuple[float, float]]()
-    for i, counts in enumerate(seen):
-        words = dict[bytes, int]()
-        for word, n in counts.items():
-            if not (word in known[0] and word in known[1]) and any(map(str.isalpha, word.decode("utf-8", "ignore"))):
-                words[word] = n
-        total = sum(words.values())
-        own, other = (sum(n for word, n in words.items() if word not in known[side]) for side in (i, 1 - i))
-        if total < _TELLING or own <= MOSTLY * total or other >= own / 2:
-            return
-        shares.append((own / total, other / total))
-    (src, src_other), (tgt, tgt_other) = shares
-    unknown = f"{src:.0%} of the source and {tgt:.0%} of the target words are unknown to {model}"
-    found = f"source and target seem swapped: {unknown}, with the sides swapped {src_other:.0%} and {tgt_other:.0%}"
-    raise InputError(name, found, "swap them, or name a model of this direction")
+    known, words = [vocab.ids for vocab in vocabs], dict[bytes, int]()
+    for word, n in counts.items():
+        if not (word in known[0] and word in known[1]) and any(map(str.isalpha, word.decode("utf-8", "ignore"))):
+            words[word] = n
+    total = sum(words.values())
+    own, other = (sum(n for word, n in words.items() if word not in of_side) for of_side in known)
+    if total < telling or own <= MOSTLY * total or other >= own / 2:
+        return None
+    return own / total, other / total
 
 
 def coverage(counts: Counter[bytes], vocab: Vocabulary, factor: int | None) -> dict[str, int]:

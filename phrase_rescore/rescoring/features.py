@@ -23,8 +23,8 @@ class Feature(Protocol):
     def values(self, entries: Sequence[Entry], name: str) -> Values:
         """Return the values of the next entries of the list ``name``: (entries, values)."""
 
-    def source_warnings(self, seen: Counter[bytes]) -> list[str]:
-        """Return warnings about the words of the source, each with how often it is there."""
+    def check_source(self, seen: Counter[bytes], name: str) -> list[str]:
+        """Return warnings about the words of the source ``name``, each with how often it is there. May raise InputError."""
 
     def warnings(self) -> list[str]:
         """Return warnings about what was read."""
@@ -45,7 +45,7 @@ class FileFeature:
         (lines,) = self.file.take(len(entries))
         return np.array([natural_log(self._path, number, line, self._log) for number, line in enumerate(lines, first)])[:, None]
 
-    def source_warnings(self, seen: Counter[bytes]) -> list[str]:
+    def check_source(self, seen: Counter[bytes], name: str) -> list[str]:
         """Return nothing: what the numbers are is not known."""
         return []
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from phrase_rescore.data.log_probs import diverged
 from phrase_rescore.data.ragged import EncodedPairs
-from phrase_rescore.data.vocabulary import SIDES, UNK, factor_counts, fit_warnings, misfits, refuse_swapped
+from phrase_rescore.data.vocabulary import SIDES, UNK, factor_counts, fit_warnings, misfits, refuse_swapped, refuse_target
 from phrase_rescore.errors import OptionError, RowError
 from phrase_rescore.lm import checkpoint as language_model
 from phrase_rescore.lm.scorer import NgramScorer
@@ -65,7 +65,7 @@ class TextFeature:
         self.counts.add(len(scored.log_probs) - len(entries), int(scored.unknown.sum()), log_p.sum())  # </s> is no word
         return log_p[:, None]
 
-    def source_warnings(self, seen: Counter[bytes]) -> list[str]:
+    def check_source(self, seen: Counter[bytes], name: str) -> list[str]:
         """Return nothing: it reads no source."""
         return []
 
@@ -84,12 +84,11 @@ class PairFeature:
         self.counts = WordCounts(scorer.checkpoint.unk_shares[1])
         self.warnings = self.counts.warnings
 
-    def source_warnings(self, seen: Counter[bytes]) -> list[str]:
-        """Return a warning if too many of the source's words are unknown."""
+    def check_source(self, seen: Counter[bytes], name: str) -> list[str]:
+        """Return a warning if too many of the source's words are unknown. Raises InputError for a text of the target."""
         model = self._scorer.checkpoint
         with suppress(RowError):  # of a word without the factor, whose entry says so
-            read = factor_counts(seen, model.factors[0], SIDES[0]), Counter[bytes]()
-            return list(fit_warnings(read, (model.src_vocab, model.tgt_vocab), model.unk_shares))
+            return _misfits_of_source(factor_counts(seen, model.factors[0], SIDES[0]), name, model)
         return []
 
     def values(self, entries: Sequence[Entry], name: str) -> Values:
@@ -139,10 +138,9 @@ class SentenceFeature:
         self._scorer, self._sources, self._sentences = scorer, sources, Sentences()
         self.counts = WordCounts(scorer.translation.unk_shares[1])
 
-    def source_warnings(self, seen: Counter[bytes]) -> list[str]:
-        """Return a warning if too many of the source's words are unknown."""
-        model = self._scorer.translation
-        return list(fit_warnings((seen, Counter()), (model.src_vocab, model.tgt_vocab), model.unk_shares))
+    def check_source(self, seen: Counter[bytes], name: str) -> list[str]:
+        """Return a warning if too many of the source's words are unknown. Raises InputError for a text of the target."""
+        return _misfits_of_source(seen, name, self._scorer.translation)
 
     def values(self, entries: Sequence[Entry], name: str) -> Values:
         """Return log p of the hypotheses: (entries, 1)."""
@@ -164,6 +162,12 @@ class SentenceFeature:
     def warnings(self) -> list[str]:
         """Return warnings of many unknown words, and of marks that were left out."""
         return self.counts.warnings() + self._sentences.warnings()
+
+
+def _misfits_of_source(seen: Counter[bytes], name: str, model: checkpoint.Checkpoint | translation.Translation) -> list[str]:
+    vocabs = model.src_vocab, model.tgt_vocab
+    refuse_target(name, seen, vocabs)
+    return list(fit_warnings((seen, Counter()), vocabs, model.unk_shares))
 
 
 ModelFeature = TextFeature | PairFeature | SentenceFeature

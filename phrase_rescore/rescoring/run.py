@@ -115,8 +115,8 @@ class RescoreOptions:
     best: bool = False  # write the words of the best entry, a line for every segment, in place of the list
     force: bool = False  # only warn of files that hardly can belong together
 
-    def check(self) -> None:
-        """Raise OptionError for options that do not fit together."""
+    def __post_init__(self) -> None:
+        """Raise OptionError for options that do not fit together, before anything heavy is loaded."""
         scores = [("--scores", path) for path in self.scores]
         reads = [("NBEST", self.nbest), ("--source", self.source), ("--weights", self.weights), *scores]
         check_apart(reads, [("-o", self.out)])
@@ -152,7 +152,6 @@ def rescore(options: RescoreOptions, device: str, threads: int, on_read: Progres
 
     Files are compared before the work, and ``warn`` hears at once of what was found.
     """
-    options.check()
     doubts = Doubts(options.force, warn)
     totals = None if options.weights is None else Totals(options.weights, doubts)
     source = None if options.source is None else Decoded(options.source, read_source(options.source, warn), doubts)
@@ -161,7 +160,7 @@ def rescore(options: RescoreOptions, device: str, threads: int, on_read: Progres
     ScoreFiles(options.scores, options.nbest, ITEMS).check_lines()
     features = labelled(_features(options, None if source is None else source.sources, device, threads), options.labels)
     if source is not None:
-        _warn_of_source(features, word_counts(source.sources), display_name(source.path), warn)
+        _check_source(features, word_counts(source.sources), display_name(source.path), warn)
     summary = _rescore_list(options, features, totals, source, on_read)
     for label, feature in features.items():
         summary.warnings += [f"{label}: {warning}" for warning in feature.warnings()]
@@ -175,7 +174,7 @@ def _rescore_list(
     on_read: Progress | None,
 ) -> RescoreSummary:  # fmt: skip
     """Read the list, a block at a time, and write what is asked for."""
-    name, summary, best = display_name(options.nbest), RescoreSummary(), dict[int, bytes]()
+    name, summary, best, reads = display_name(options.nbest), RescoreSummary(), dict[int, bytes](), list[int]()
     files = [feature.file for feature in features.values() if isinstance(feature, FileFeature)]
 
     def choose(entry: Entry) -> None:
@@ -184,7 +183,7 @@ def _rescore_list(
     with ExitStack() as opened:
         for file in files:
             opened.enter_context(file)
-        stream = opened.enter_context(open_input(options.nbest, on_read))
+        stream = opened.enter_context(open_input(options.nbest, reads.append))
         output = opened.enter_context(row_output(options.out))
         for block in _blocks(read_entries(read_rows(stream), name)):
             if source is not None:
@@ -197,6 +196,9 @@ def _rescore_list(
                 map_entries(firsts, name, choose)
             else:
                 _write(output, [entry.line() for entry in entries], options.out)
+            if on_read:
+                on_read(sum(reads))  # what is done, not what is read: to read takes no time
+            reads.clear()
         for file in files:
             file.end()
         if options.best:
@@ -233,10 +235,10 @@ def _firsts(entries: Sequence[Entry]) -> list[Entry]:
     return [entry for i, entry in enumerate(entries) if not i or entry.segment != entries[i - 1].segment]
 
 
-def _warn_of_source(features: Mapping[str, Feature], seen: Counter[bytes], name: str, warn: Say) -> None:
-    """Warn of models that do not know the words of the source."""
+def _check_source(features: Mapping[str, Feature], seen: Counter[bytes], name: str, warn: Say) -> None:
+    """Warn of models that do not know the words of the source. Raises InputError if these are words of the target."""
     for label, feature in features.items():
-        for warning in feature.source_warnings(seen):
+        for warning in feature.check_source(seen, name):
             warn(f"{name}: {label}: {warning}")
 
 

@@ -123,7 +123,7 @@ def test_a_pair_has_no_less_than_a_column_and_none_without_target_counts(run: Ru
 def test_both_sides_have_their_usual_shares_of_unknown_words(model_dir: str, inverse: bool) -> None:
     feature = PairFeature(Scorer(replace(load(model_dir), unk_shares=(0.1, 0.2), inverse=inverse)), [])
     assert feature.counts.usual == 0.2, "of hypotheses, whichever side is predicted"
-    assert "10.0% in its training" in feature.source_warnings(Counter([b"qq"]))[0]
+    assert "10.0% in its training" in feature.check_source(Counter([b"qq"]), "source")[0]
 
 
 def test_several_models_each_with_its_label(run: Run, lm: Path, model_dir: str, tmp_path: Path) -> None:

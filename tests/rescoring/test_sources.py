@@ -8,8 +8,10 @@ import pytest
 from conftest import SOURCE_WORDS, TARGET_WORDS, Run
 from small_models import small_lm, small_nmt
 
+from phrase_rescore.api import rescore
 from phrase_rescore.lm.scorer import NgramScorer
 from phrase_rescore.nmt.scorer import SentenceScorer
+from phrase_rescore.rescoring.models import TextFeature
 from phrase_rescore.rnn.scorer import Scorer
 
 ENTRY = b"%d ||| das haus ||| X= 1 ||| 1\n"
@@ -156,6 +158,29 @@ def test_a_source_of_unknown_words_is_named_before_the_work(run: Run, here: Path
     cut = run("rescore", "-", "-m", "nmt", "--source", "other", stdin=bad + b"11 |||")
     assert cut.status == 1
     assert "100.0% of the source words" in cut.err, "before the work"
+
+
+def test_a_text_of_the_target_is_no_source(run: Run, here: Path, model_dir: str) -> None:
+    small_nmt(Path("nmt"), SOURCE_WORDS, TARGET_WORDS)
+    Path("german").write_bytes(b"das haus\n" * 60)
+    Path("few").write_bytes(b"das haus\n" * 12)
+    data = b"".join(ENTRY.replace(b"||| 1\n", b"||| 1 ||| 0=0 1=1\n") % i for i in range(60))
+    for model in ("nmt", model_dir):
+        refused = run("rescore", "-", "-m", model, "--source", "german", stdin=data)
+        assert (refused.status, refused.out) == (1, b"")
+        assert "german: 100% of its words are unknown to the model as source words, 0% as target words" in refused.last_line
+        told = run("rescore", "-", "-m", model, "--source", "few", stdin=data[: data.index(b"12 |||")])
+        assert (told.status, "likely cause: source and target are swapped" in told.err) == (0, True), "too few words to refuse"
+
+
+def test_the_bar_says_what_is_done(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what is read, which takes no time: a model scores for minutes what is read in a moment."""
+    monkeypatch.setattr("phrase_rescore.rescoring.run.BLOCK_ENTRIES", 4)
+    small_lm(Path("lm"))
+    heard, values = list[str](), TextFeature.values
+    monkeypatch.setattr(TextFeature, "values", lambda *of_block: heard.append("scored") or values(*of_block))
+    rescore("list", "out", "lm", on_read=lambda n: heard.append("nothing" if n == 0 else "all" if n == len(LIST) else "some"))
+    assert heard == ["scored", "all", *["scored", "nothing"] * 5]
 
 
 def test_marks_around_lines_of_the_source_are_left_out(run: Run, here: Path) -> None:
