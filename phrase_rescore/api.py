@@ -124,7 +124,7 @@ def _configured(
             presets[command["preset"]].override(**before)
         named, config = tuple(command["inputs"]), presets[preset or command["preset"]].override(**before | settings)
     else:
-        raise OptionError("no INPUT is given; only --resume and --finish do without")
+        raise OptionError("no file to train on is given; only --resume and --finish do without")
     _check_paths(named, os.fspath(model_dir), config.settings())
     return named, config
 

@@ -25,6 +25,7 @@ COMMANDS = {  # and the modules of phrase_rescore.cli that have them
     "export-lm": "decoding", "rescore": "decoding", "tune": "decoding",
 }  # fmt: skip
 _AGAIN = 0.05  # seconds
+_HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())  # the error that no command was named; its message is the help
 _OF_WRITING = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -128,7 +129,8 @@ def _report(error: BaseException) -> int:
     """Report the error that ended the command on standard error. Return the exit status."""
     match error:
         case click.ClickException():
-            error.message = in_one_line(error.message)  # type: ignore[misc]
+            if not isinstance(error, _HELP):
+                error.message = in_one_line(error.message)  # type: ignore[misc]
             error.show()
             return error.exit_code
         case BrokenPipeError():  # the reader has seen enough

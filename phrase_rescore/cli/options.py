@@ -166,7 +166,7 @@ def _seconds(text: str) -> float:
     match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)([smhd]?)", text)
     seconds = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]] if match else 0.0
     if seconds not in SECONDS:
-        raise OptionError(f"{shown(text)} is not a duration; write 90s, 20m, 2h or 1d")
+        raise OptionError(f"{shown(text)} is not a duration; write 90 or 90s, 20m, 2h or 1d")
     return seconds
 
 

@@ -34,7 +34,9 @@ class TrainingOptions:
         self._presets, self._ranges = presets, presets["default"].ranges()
         usual = presets["default"].recipe.usual_time / 60
         of_paper = "; paper: none" if "paper" in presets else ""
-        time = f"Stop after this time of training: 90s, 20m, 2h, 1d.  [default, without another limit: {usual:g}m{of_paper}]"
+        time = (
+            f"Stop after this time of training: 90 or 90s, 20m, 2h, 1d.  [default, without another limit: {usual:g}m{of_paper}]"
+        )
         self.max_time = option("--max-time", DURATION, time)
         self.kept = option(
             f"--{data} {data}_dir", NEW_DIRECTORY, metavar="DIR",

@@ -88,7 +88,10 @@ def _notes(result: Evaluation) -> Iterator[tuple[str, str]]:
             yield f"noise, {of_set.files.name}", found
     scores = [score for of_set in result.sets for by_metric in of_set.systems.values() for score in by_metric.values()]
     if any(score.p_bootstrap is not None for score in scores):
-        yield "p bootstrap", f"sacrebleu's paired bootstrap, {settings.resamples:,} resamples, seed {SEED}"
+        yield (
+            "p bootstrap",
+            f"sacrebleu's paired bootstrap, {settings.resamples:,} resamples, seed {SEED}; some 0.4 where nothing differs",
+        )
     if any(score.p_randomization is not None for score in scores):
         shuffles = f"{settings.shuffles:,} shuffles, seed {SEED}"
         yield "p randomization", f"approximate randomization (Clark et al. 2011), {shuffles}"

@@ -65,6 +65,8 @@ class IniInfo:
     def lines(self) -> list[str]:
         """Return the description line by line."""
         of_files = [feature for feature in self.ini.features if feature.path]
+        if not self.ini.features and (weights := self.ini.lines_in(b"weight")):
+            return [f"{self.ini.where}: weights, as tune writes them; no moses.ini", labelled("features", str(len(weights)))]
         counts = f"{len(self.ini.features)}, {len(of_files)} with a file"
         lines = [f"{self.ini.where}: a moses.ini", labelled("features", counts)]
         for feature in of_files:

@@ -17,7 +17,7 @@ from phrase_rescore.nn.storage import LOG
 _HARDLY = 20  # steps; a model of fewer is little better than its initial weights
 
 
-def shortfall(training: Mapping[str, Any], items: str = "pairs") -> str:
+def shortfall(training: Mapping[str, Any], items: str) -> str:
     """Return why a training was too short, by its unchecked summary in config.json; empty if it was not."""
     steps, passes = training.get("steps"), training.get("passes")
     if training.get("init_from"):

@@ -273,7 +273,7 @@ class Training(Generic[Store, AnyTask, Model]):
     save: Callable[[Model, str], None]
     init_from: str | None = None  # the model to start from
     check_start: Callable[[], None] = silent  # raises OptionError or ModelError if that does not fit
-    warns_if_short: bool = True  # whether a training of few steps is warned of
+    items: str = "pairs"  # what the data are
 
 
 def on_this_machine(settings: AnySettings) -> AnySettings:
@@ -306,7 +306,7 @@ def train(training: Training[Store, AnyTask, Model], model_dir: str, observer: O
                 **outcome.summary(recipe.passes(outcome.steps, items)),
             }
             model = training.model(task, store, summary, warn)
-        if training.warns_if_short and (found := shortfall(model.training)):
+        if found := shortfall(model.training, training.items):
             warn(f"{found}; train again with --overwrite and a larger --max-time")
         session.publish(lambda directory: training.save(model, directory))
     return model

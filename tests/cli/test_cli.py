@@ -50,7 +50,10 @@ def test_a_list_that_no_model_scores_needs_no_torch(tmp_path: Path) -> None:
 
 def test_no_argument_is_a_request_for_help() -> None:
     done = subprocess.run([sys.executable, "-c", HEAVY], input="\n", capture_output=True, check=True, text=True)
-    assert done.stderr.splitlines()[-1] in (": 0", ": 2"), "0 by click before 8.2"
+    assert done.stderr.splitlines()[-1] in (": 0", ": 2"), "0, and on standard output, by click before 8.2"
+    assert {"Commands:", "  tune       Find weights on n-best lists of a tuning set."} <= {
+        *(done.stdout + done.stderr).splitlines()
+    }
 
 
 @commands

@@ -163,7 +163,9 @@ def test_a_file_that_cannot_be_read_is_closed() -> None:
     with pytest.raises(InputError) as caught:  # which keeps what open_input had
         open_input("/proc/self/mem")
     assert "Input/output error" in str(caught.value)
-    assert not [number for number in os.listdir("/proc/self/fd") if os.path.realpath(f"/proc/self/fd/{number}").endswith("/mem")]
+    assert not [
+        number for number in os.listdir("/proc/self/fd") if os.path.realpath(f"/proc/self/fd/{number}").endswith("/mem")
+    ]
 
 
 @pytest.mark.parametrize("data", [b"", ROWS, ROWS * 1000])

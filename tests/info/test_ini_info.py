@@ -52,6 +52,14 @@ def test_an_ini_that_fits_its_files(run: Run, folder: Path) -> None:
     assert run("info", path, "-m", folder).status == 2
 
 
+def test_weights_are_no_moses_ini(run: Run, folder: Path) -> None:
+    path = folder / "weights.ini"
+    path.write_text("# by tune\n[weight]\nLM0= 0.5\nTM0= 1 2 3 4\n")
+    said = run("info", path)
+    lines = [line.split() for line in said.out.decode().splitlines()]
+    assert lines == [f"{path}: weights, as tune writes them; no moses.ini".split(), ["features", "2"]]
+
+
 @pytest.mark.parametrize(("old", "new", "line", "problem"), [
     ("path={0}/table.gz", "path={0}/none", 6, "TM0: {0}/none does not exist"),
     ("4 path={0}/table.gz", "5 path=table.gz", 6, "TM0 has the relative path table.gz; mert-moses.pl starts "),

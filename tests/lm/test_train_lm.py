@@ -56,6 +56,7 @@ def test_it_learns_a_language(run: Run, text: Path, tmp_path: Path, sizes: tuple
     assert training["sentences"]["training"] + training["sentences"]["held_out"] == 1501
     assert "2 lines without a word left out" in result.err
     assert re.search(r"held-out: [\d.]+ nats per word, perplexity", result.err)
+    assert "--max-time" not in result.err, "it was trained enough"
     # log Z: small, and centred on the held-out text
     lm = load(str(tmp_path / "lm"))
     sentences = [line.split() for line in text.read_bytes().splitlines() if line.strip()]
@@ -91,7 +92,7 @@ def test_what_is_prepared_is_used_again(run: Run, text: Path, tmp_path: Path) ->
     line = command(text, tmp_path / "lm", "--text", str(tmp_path / "encoded"), "--max-steps", "2")
     first = run(*line)
     assert first.status == 0
-    assert "--max-time" not in first.err, "a short training of a language model is not warned of"
+    assert "only 2 steps made: the scores mean little; train again with --overwrite and a larger --max-time" in first.err
     again = run(*line, "--overwrite")
     assert f"text: found prepared in {tmp_path}/encoded" in again.err
     (tmp_path / "words").write_text("a\t1\nb\t1\n")

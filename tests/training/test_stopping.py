@@ -253,7 +253,7 @@ def test_what_is_not_given_is_that_of_the_interrupted_training(run: Run, trainin
     assert files(Path(model)) == files(Path(f"{model}.whole"))
     none = f"no training in {directory}; the model {model} is complete; "
     assert none in run("train", "-m", model, "--finish").err
-    assert "no INPUT is given; only --resume and --finish do without\n" in run("train", "-m", model).err
+    assert "no file to train on is given; only --resume and --finish do without\n" in run("train", "-m", model).err
     shutil.rmtree(model)
     interrupt(training, 9, lambda observer: train(pairs, model, observer=observer, preset="default", **given))
     state = json.loads((training.state_dir / "state.json").read_bytes())
