@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+from difflib import get_close_matches
 from typing import BinaryIO, cast
 
 import click
@@ -40,6 +41,11 @@ class Commands(click.Group):
             return None
         module = importlib.import_module(f"phrase_rescore.cli.{COMMANDS[cmd_name]}")
         return cast(click.Command, getattr(module, cmd_name.replace("-", "_")))
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and (near := get_close_matches(args[0], COMMANDS, 1)):
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{near[0]}'?")
+        return super().resolve_command(ctx, args)
 
 
 @click.group(

@@ -56,6 +56,14 @@ def test_no_argument_is_a_request_for_help() -> None:
     }
 
 
+@pytest.mark.parametrize(("typed", "said"), [
+    ("trian", "Error: No such command 'trian'. Did you mean 'train'?"), ("xyz", "Error: No such command 'xyz'."),
+])  # fmt: skip
+def test_a_command_that_is_not_there(run: Run, typed: str, said: str) -> None:
+    result = run(typed, "table")
+    assert (result.status, result.last_line) == (2, said)
+
+
 @commands
 def test_every_command_has_help_that_fits_two_screens(run: Run, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.setenv("COLUMNS", "100")
