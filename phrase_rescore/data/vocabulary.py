@@ -196,8 +196,9 @@ def refuse_swapped(name: str, seen: Counts, vocabs: Vocabularies, model: str = "
 def refuse_target(name: str, seen: Counter[bytes], vocabs: Vocabularies) -> None:
     """Raise InputError if most words ``seen`` in a source are unknown, and far fewer of them as words of the target."""
     if shares := _of_other_side(seen, vocabs, _TELLING_ALONE):
-        unknown = "{:.0%} of its words are unknown to the model as source words, {:.0%} as target words".format(*shares)
-        raise InputError(name, unknown, "give the text that was decoded, in the language of the source")
+        unknown = "{:.0%} are unknown to the model as source words, {:.0%} as target words".format(*shares)
+        found = f"seems to be text of the target: of its words, without those that both sides know, {unknown}"
+        raise InputError(name, found, "give the text that was decoded")
 
 
 def _of_other_side(counts: Counter[bytes], vocabs: Vocabularies, telling: int) -> tuple[float, float] | None:

@@ -165,6 +165,7 @@ class SentenceFeature:
 
 
 def _misfits_of_source(seen: Counter[bytes], name: str, model: checkpoint.Checkpoint | translation.Translation) -> list[str]:
+    """Return the warnings of ``check_source`` by the words that a model reads."""
     vocabs = model.src_vocab, model.tgt_vocab
     refuse_target(name, seen, vocabs)
     return list(fit_warnings((seen, Counter()), vocabs, model.unk_shares))

@@ -168,7 +168,8 @@ def test_a_text_of_the_target_is_no_source(run: Run, here: Path, model_dir: str)
     for model in ("nmt", model_dir):
         refused = run("rescore", "-", "-m", model, "--source", "german", stdin=data)
         assert (refused.status, refused.out) == (1, b"")
-        assert "german: 100% of its words are unknown to the model as source words, 0% as target words" in refused.last_line
+        assert "german: seems to be text of the target: " in refused.last_line
+        assert "100% are unknown to the model as source words, 0% as target words" in refused.last_line
         told = run("rescore", "-", "-m", model, "--source", "few", stdin=data[: data.index(b"12 |||")])
         assert (told.status, "likely cause: source and target are swapped" in told.err) == (0, True), "too few words to refuse"
 
