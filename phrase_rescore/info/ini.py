@@ -49,11 +49,16 @@ class IniInfo:
         if self.problems:
             raise RescoreError(f"{self.ini.where}: {counted(len(self.problems), 'problem')} (--strict)")
 
+    @property
+    def _weights(self) -> int:
+        """How many features have weights in a file that names no features, as tune writes it; 0 for a moses.ini."""
+        return 0 if self.ini.features else len(self.ini.lines_in(b"weight"))
+
     def as_object(self) -> dict[str, Any]:
         """Return the description as JSON has it."""
         return {
             "file": self.ini.where,
-            "kind": "moses.ini",
+            "kind": "weights" if self._weights else "moses.ini",
             "features": [
                 {"name": str(feature), "implementation": printable(feature.implementation), "line": feature.line.number,
                  "scores": _n_scores(feature), "path": os.fsdecode(feature.path) or None}
@@ -65,8 +70,8 @@ class IniInfo:
     def lines(self) -> list[str]:
         """Return the description line by line."""
         of_files = [feature for feature in self.ini.features if feature.path]
-        if not self.ini.features and (weights := self.ini.lines_in(b"weight")):
-            return [f"{self.ini.where}: weights, as tune writes them; no moses.ini", labelled("features", str(len(weights)))]
+        if self._weights:
+            return [f"{self.ini.where}: weights, as tune writes them; no moses.ini", labelled("features", str(self._weights))]
         counts = f"{len(self.ini.features)}, {len(of_files)} with a file"
         lines = [f"{self.ini.where}: a moses.ini", labelled("features", counts)]
         for feature in of_files:

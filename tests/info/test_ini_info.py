@@ -57,6 +57,7 @@ def test_weights_are_no_moses_ini(run: Run, folder: Path) -> None:
     path.write_text("# by tune\n[weight]\nLM0= 0.5\nTM0= 1 2 3 4\n")
     said = run("info", path)
     lines = [line.split() for line in said.out.decode().splitlines()]
+    assert json.loads(run("info", path, "--json").out)["kind"] == "weights"
     assert lines == [f"{path}: weights, as tune writes them; no moses.ini".split(), ["features", "2"]]
 
 
