@@ -90,7 +90,7 @@ def _notes(result: Evaluation) -> Iterator[tuple[str, str]]:
     if any(score.p_bootstrap is not None for score in scores):
         yield (
             "p bootstrap",
-            f"sacrebleu's paired bootstrap, {settings.resamples:,} resamples, seed {SEED}; some 0.4 where nothing differs",
+            f"sacrebleu's paired bootstrap, {settings.resamples:,} resamples, seed {SEED}; near 0.4 for hardly any difference",
         )
     if any(score.p_randomization is not None for score in scores):
         shuffles = f"{settings.shuffles:,} shuffles, seed {SEED}"

@@ -146,4 +146,4 @@ def train_text(inputs: Sequence[str], model_dir: str, config: LanguageModelConfi
     source = TextSource(inputs, model_dir, text)
     identity = config.identity(network, config.regularization) | {"shortlist": text.shortlist}
     steps = task, model, load, save, init_from, check_start
-    return train(Training(config, source, identity, _SUMMARIZED, *steps, items="words"), model_dir, observer)
+    return train(Training(config, source, identity, _SUMMARIZED, *steps, unit="words"), model_dir, observer)

@@ -273,7 +273,7 @@ class Training(Generic[Store, AnyTask, Model]):
     save: Callable[[Model, str], None]
     init_from: str | None = None  # the model to start from
     check_start: Callable[[], None] = silent  # raises OptionError or ModelError if that does not fit
-    items: str = "pairs"  # what the data are
+    unit: str = "pairs"  # what the data are counted in
 
 
 def on_this_machine(settings: AnySettings) -> AnySettings:
@@ -306,7 +306,7 @@ def train(training: Training[Store, AnyTask, Model], model_dir: str, observer: O
                 **outcome.summary(recipe.passes(outcome.steps, items)),
             }
             model = training.model(task, store, summary, warn)
-        if found := shortfall(model.training, training.items):
+        if found := shortfall(model.training, training.unit):
             warn(f"{found}; train again with --overwrite and a larger --max-time")
         session.publish(lambda directory: training.save(model, directory))
     return model
