@@ -32,11 +32,10 @@ class TrainingOptions:
 
     def __init__(self, presets: Mapping[str, Settings], model: str, data: str = "pairs") -> None:
         self._presets, self._ranges = presets, presets["default"].ranges()
-        usual = presets["default"].recipe.usual_time / 60
+        recipe = presets["default"].recipe
+        usual = f"{recipe.usual_time / 60:g}m"
         of_paper = "; paper: none" if "paper" in presets else ""
-        time = (
-            f"Stop after this time of training: 90 or 90s, 20m, 2h, 1d.  [default, without another limit: {usual:g}m{of_paper}]"
-        )
+        time = f"Stop after this time of training: 90 or 90s, 20m, 2h, 1d.  [default, without another limit: {usual}{of_paper}]"
         self.max_time = option("--max-time", DURATION, time)
         self.kept = option(
             f"--{data} {data}_dir", NEW_DIRECTORY, metavar="DIR",
@@ -44,6 +43,8 @@ class TrainingOptions:
         )  # fmt: skip
         self.overwrite = flag("--overwrite", "Replace the model in the directory when the new one is complete.")
         passes = "; ".join(f"{name}: {settings.recipe.usual_epochs:g}" for name, settings in presets.items())
+        if recipe.usual_steps:
+            passes += f", or {recipe.usual_steps:,} minibatches if these are more"
         self.stop = option_group(
             "When to stop",
             self.setting("epochs", f"Stop after this number of passes. Without another limit:  [{passes}]"),

@@ -33,9 +33,11 @@ class Recipe(Checked):
     max_steps: int | None = ranged(None, _STEPS)
     max_time: float | None = ranged(None, SECONDS)
     usual_epochs: float = ranged(5.0, Range(0, 1e6, above=True))  # if none of the three limits is given
+    usual_steps: int = ranged(0, Whole(0, 10**12))  # at least so many, if that is more than those passes
     usual_time: float = ranged(3600.0, Range(0, 1e9))  # 0: no limit
     eval_every: int = ranged(500, _STEPS)
     patience: int | None = ranged(None, TIMES)  # evaluations without a better one before training ends
+    keep_last: bool = False  # the last weights, whatever their held-out loss; with patience the best ones in any case
 
     def rate(self, done: float) -> float:
         """Return the learning rate after the share ``done`` (0 to 1) of the run."""
@@ -56,9 +58,10 @@ class Recipe(Checked):
         """Return the limits that are given; the first to be reached ends the training. If none are given: {}."""
         return {name: value for name in LIMITS if (value := getattr(self, name)) is not None}
 
-    def usual_limits(self) -> dict[str, Any]:
+    def usual_limits(self, items: int) -> dict[str, Any]:
         """Return the limits of a training without limits."""
-        return {"epochs": self.usual_epochs} | ({"max_time": self.usual_time} if self.usual_time else {})
+        epochs = max(self.usual_epochs, self.passes(self.usual_steps, max(1, items)))
+        return {"epochs": epochs} | ({"max_time": self.usual_time} if self.usual_time else {})
 
     def limited(self, limits: dict[str, Any], items: int) -> Self:
         """Return the recipe with only these limits, and with ``max_steps`` for ``epochs`` passes."""
@@ -130,7 +133,7 @@ class Settings:
     def identity(self, *parts: Any) -> dict[str, Any]:
         """Return the settings that may change the weights. A new one, if not left out here, ends the use of older states."""
         run = {name: value for part in (*parts, self.recipe, self.machine) for name, value in asdict(part).items()}
-        for name in (*LIMITS, "usual_epochs", "usual_time", "patience"):
+        for name in (*LIMITS, "usual_epochs", "usual_steps", "usual_time", "patience"):
             del run[name]
         return run
 

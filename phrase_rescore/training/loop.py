@@ -40,7 +40,7 @@ class Task(Protocol):
         """Return the summed loss of a piece, a scalar with gradient. ``module`` is ``self.module``, perhaps wrapped."""
 
     def evaluate(self) -> dict[str, float] | None:
-        """Return figures on held-out data, None without such data. The best weights have the lowest ``loss``."""
+        """Return figures on held-out data, None without such data."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,8 @@ class Trainer:
         if held_out:
             record["held_out"] = held_out
             figures.waited += 1
-            if figures.best is None or held_out["loss"] < figures.best["loss"]:
+            last = self.recipe.keep_last and self.recipe.patience is None
+            if last or figures.best is None or held_out["loss"] < figures.best["loss"]:
                 figures.best_step, figures.best, figures.waited = self.steps, held_out, 0
                 self.best_weights = {name: value.detach().clone() for name, value in self.module.state_dict().items()}
         figures.records.append(record)

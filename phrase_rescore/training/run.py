@@ -293,7 +293,7 @@ def train(training: Training[Store, AnyTask, Model], model_dir: str, observer: O
             return training.load(model_dir)
         items, warn = len(store.train), session.observer.warn
         config.recipe.check_held_out(len(store.held_out))
-        recipe = config.recipe.limited(session.limits(config.recipe.limits(), config.recipe.usual_limits()), items)
+        recipe = config.recipe.limited(session.limits(config.recipe.limits(), config.recipe.usual_limits(items)), items)
         task = training.task(store, session.observer)
         trainer = Trainer(
             task, recipe, threads=session.threads, processes=session.processes, state=session.state, observer=session.observer

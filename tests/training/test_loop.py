@@ -91,6 +91,15 @@ def test_patience_waits_for_measurements_alone_and_anew_after_a_better_one(losse
     assert (outcome.steps, outcome.best_step) == (steps, best)
 
 
+@pytest.mark.parametrize(("keep_last", "patience", "step"), [(False, None, 1), (True, None, 3), (True, 2, 1)])
+def test_the_best_weights_or_the_last_ones(keep_last: bool, patience: int | None, step: int) -> None:
+    """With the figures of just these weights. Patience wants the best ones: the rate has not fallen when it ends a run."""
+    task, weights = Parabola(), []
+    task.evaluate = lambda: weights.append(task.module[0].item()) or {"loss": float(len(weights))}  # type: ignore[func-returns-value]
+    outcome = Trainer(task, replace(RECIPE, max_steps=3, eval_every=1, keep_last=keep_last, patience=patience)).fit()
+    assert (outcome.best_step, outcome.best, task.module[0].item()) == (step, {"loss": step}, weights[step - 1])
+
+
 def test_the_log_has_the_mean_loss_since_the_last_record() -> None:
     losses, records = [], []
     observer = Observer(on_step=lambda step, done, loss: losses.append(loss), on_record=records.append)

@@ -80,12 +80,13 @@ def test_what_is_ignored_stays_ignored_and_other_threads_have_no_signals() -> No
     ({}, 50, 3600.0), ({"max_steps": 9}, 9, None), ({"max_time": 9.0}, None, 9.0), ({"epochs": 2.0}, 20, None),
     ({"epochs": 2.0, "max_steps": 9}, 9, None), ({"epochs": 2.0, "max_steps": 99, "max_time": 9.0}, 20, 9.0),
     ({"epochs": 1e-9}, 1, None), ({"epochs": 1.01}, 11, None), ({"usual_time": 0.0}, 50, None),
-    ({"epochs": 3.0, "batch_size": 200}, 3, None),
+    ({"epochs": 3.0, "batch_size": 200}, 3, None), ({"usual_steps": 49}, 50, 3600.0), ({"usual_steps": 51}, 51, 3600.0),
+    ({"usual_steps": 51, "epochs": 2.0}, 20, None), ({"usual_steps": 9, "batch_size": 200}, 9, 3600.0),
 ])  # fmt: skip
 def test_the_limits_of_a_training(settings: dict[str, float], steps: int | None, seconds: float | None) -> None:
     """Those that are given, of which the first counts; without one, five passes or an hour."""
     recipe = Recipe(**{"batch_size": 10, **settings})  # type: ignore[arg-type]
-    limited = recipe.limited(recipe.limits() or recipe.usual_limits(), 100)
+    limited = recipe.limited(recipe.limits() or recipe.usual_limits(100), 100)
     assert (limited.max_steps, limited.max_time) == (steps, seconds)
     assert recipe.passes(4, 100) == (4.0 if recipe.batch_size == 200 else 0.4)
 
