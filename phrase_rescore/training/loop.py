@@ -1,4 +1,4 @@
-"""The training loop: steps, rates and the best weights so far. It does not depend on phrases or networks."""
+"""The training loop: steps, rates and the weights that are kept. It does not depend on phrases or networks."""
 
 import math
 import time
@@ -109,7 +109,7 @@ class Trainer:
         self._loss, self._items = 0.0, 0  # since the last evaluation
 
     def fit(self, resume: bool = False, evaluate_first: bool = False, finish: bool = False) -> Outcome:
-        """Train until ``max_steps``, ``max_time`` or ``patience`` ends it, once, and leave the best weights in the module.
+        """Train until ``max_steps``, ``max_time`` or ``patience`` ends it, once, and leave the weights to keep in the module.
 
         ``resume``: from the state, to the same weights to the bit if ``max_steps`` ends it. ``evaluate_first``: the
         first may be the best. ``finish``: make no step. The first SIGINT or SIGTERM acts when its minibatch is saved. Raises
@@ -173,7 +173,7 @@ class Trainer:
         self.observer.on_step(self.steps, done, loss * self.processes.size / items)
 
     def evaluate(self) -> None:
-        """Measure, remember the best weights, log a record, save the state. Raises NotFiniteError before any of it is kept."""
+        """Measure, remember the weights to keep, log a record, save the state. Raises NotFiniteError before all that."""
         held_out = self.task.evaluate()
         shared = self.processes.gather(self.seconds(), self._loss, held_out["loss"] if held_out else 0.0)
         (seconds, _, held_out_loss), *_ = shared  # what the first process measured

@@ -4,7 +4,7 @@ import gzip
 import json
 import math
 import signal
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
 import numpy as np
@@ -215,6 +215,14 @@ def bitext(folder: Path) -> list[str]:
     for side, name in enumerate(("e", "f")):
         (folder / name).write_text("".join(row[side] + "\n" for row in rows))
     return [str(folder / "e"), str(folder / "f")]
+
+
+def test_the_last_weights_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though every measurement is worse than the one before."""
+    losses = count(1.0)
+    monkeypatch.setattr("phrase_rescore.training.pairs.held_out_figures", lambda *_: {"loss": next(losses), "perplexity": 2.0})
+    summary = train_nmt(bitext(tmp_path), tmp_path / "m", **SMALL)
+    assert (summary["best_step"], summary["held_out"]["loss"]) == (30, 3.0)
 
 
 def test_a_training_drops_the_share_that_is_asked_for(tmp_path: Path) -> None:

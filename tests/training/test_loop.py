@@ -93,7 +93,7 @@ def test_patience_waits_for_measurements_alone_and_anew_after_a_better_one(losse
 
 @pytest.mark.parametrize(("keep_last", "patience", "step"), [(False, None, 1), (True, None, 3), (True, 2, 1)])
 def test_the_best_weights_or_the_last_ones(keep_last: bool, patience: int | None, step: int) -> None:
-    """With the figures of just these weights. Patience wants the best ones: the rate has not fallen when it ends a run."""
+    """The figures are those of the weights that are kept. A run that patience ends keeps the best: its rate has not fallen."""
     task, weights = Parabola(), []
     task.evaluate = lambda: weights.append(task.module[0].item()) or {"loss": float(len(weights))}  # type: ignore[func-returns-value]
     outcome = Trainer(task, replace(RECIPE, max_steps=3, eval_every=1, keep_last=keep_last, patience=patience)).fit()
