@@ -1,11 +1,12 @@
 """Scoring and training of phrase pairs beside the tools that a user could take instead, each on one thread.
 
-usage: PEERS=DIR bench_peers.py [--rounds 3] [--json FILE]
+usage: PEERS=DIR bench_peers.py [--rounds 3] [--times 1] [--json FILE]
 
 DIR has a Python environment for each peer: DIR/marian, DIR/onmt, DIR/joeynmt. What is missing is left out with a line that says
 how to install it. All networks have GRUs of 500 units, embeddings of 100, 15,000 words a side, minibatches of 256 and the
 weights of three steps. Seconds are those of the processor (user and system) that whole processes take: other load hardly
-counts. Scoring is 10,000 pairs less the same command with 10 pairs; training is some steps less the same with three.
+counts. Scoring is 10,000 pairs, or so many times as many, less the same command with 10 pairs; training is some steps less the
+same with three.
 """
 
 import argparse
@@ -126,20 +127,21 @@ TOOLS = {
 }  # fmt: skip
 
 
-def prepare(folder: Path) -> int:
+def prepare(folder: Path, times: int) -> int:
     """Write what the tools read: pairs to score and to train on, 15,000 words a side (some made up), settings."""
     path = table().with_name("phrase-table.dev.gz")  # many targets a source, as in a table filtered for a test set
     with open_input(str(path if path.exists() else table())) as stream:
-        rows = [(line, parse_row(line.rstrip(b"\n"))) for line in islice(stream, 10 * PAIRS)]
+        rows = [(line, parse_row(line.rstrip(b"\n"))) for line in islice(stream, (8 + 2 * times) * PAIRS)]
     texts = [(line, b" ".join(row.src).decode(), b" ".join(row.tgt).decode()) for line, row in rows]
     usable = [row for row in texts if all(text.split() == text.split(" ") for text in row[1:])]  # peers split at any blank
     drawn = random.Random(1).sample(usable, len(usable))
-    for name, part in (("long", usable[:PAIRS]), ("short", usable[:FEW]), ("train", drawn[: 4 * PAIRS])):
+    scored = usable[: times * PAIRS]
+    for name, part in (("long", scored), ("short", usable[:FEW]), ("train", drawn[: 4 * PAIRS])):
         (folder / f"{name}.table.gz").write_bytes(gzip.compress(b"".join(row[0] for row in part)))
         (folder / f"{name}.tsv").write_text("".join(f"{src}\t{tgt}\n" for _, src, tgt in part))
         for i, side in enumerate(SIDES, 1):
             (folder / f"{name}.{side}").write_text("".join(f"{row[i]}\n" for row in part))
-    print(f"{PAIRS:,} pairs of {len({row[1] for row in usable[:PAIRS]}):,} sources", flush=True)
+    print(f"{len(scored):,} pairs of {len({row[1] for row in scored}):,} sources", flush=True)
     for i, side in enumerate(SIDES, 1):
         counts = Counter(word for row in drawn for word in row[i].split())
         words = [*(word for word, _ in counts.most_common(WORDS)), *(f"_{i}" for i in range(WORDS))][:WORDS]
@@ -152,7 +154,7 @@ def prepare(folder: Path) -> int:
             (folder / f"joeynmt.{name}.{steps}.yaml").write_text(JOEYNMT.replace("NAME", name).replace("STEPS", str(steps)))
     (folder / "onmt.yaml").write_text("data: {corpus: {path_src: train.src, path_tgt: train.tgt, transforms: []}}")
     (folder / "onmt_scorer.py").write_text(ONMT_SCORER)
-    return PAIRS
+    return len(scored)
 
 
 def seconds(python: str, command: str, folder: Path) -> float:
@@ -173,12 +175,13 @@ def speeds(tool: Tool, python: str, folder: Path, pairs: int, batch: int) -> dic
     return {"scoring": pairs / (whole - short), "command": pairs / whole, "training": tool.steps * batch / (trained - first)}
 
 
-def compare(tools: dict[str, Tool], prepare: Callable[[Path], int], batch: int) -> None:
+def compare(tools: dict[str, Tool], prepare: Callable[[Path, int], int], batch: int) -> None:
     """Print medians of the speeds of every tool that is there, in turns. ``prepare`` writes the inputs and counts the pairs."""
     parser = argparse.ArgumentParser(
         description=sys.modules["__main__"].__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     peers = os.path.abspath(os.environ["PEERS"])
@@ -186,7 +189,7 @@ def compare(tools: dict[str, Tool], prepare: Callable[[Path], int], batch: int) 
     for name in [name for name, python in pythons.items() if not os.path.exists(python)]:
         print(f"{name}: no {pythons.pop(name)}. Make it by python3 -m venv, and in that environment: {tools[name].install}")
     with tempfile.TemporaryDirectory() as folder:
-        pairs = prepare(Path(folder))
+        pairs = prepare(Path(folder), options.times)
         seconds(sys.executable, next(iter(tools.values())).train.format(steps=1), Path(folder))  # which prepares the pairs
         measured = partial(speeds, folder=Path(folder), pairs=pairs, batch=batch)
         turns = [{name: measured(tools[name], python) for name, python in pythons.items()} for _ in range(options.rounds)]

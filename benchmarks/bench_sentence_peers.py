@@ -1,11 +1,11 @@
 """Sentence pairs beside the tools that a user could take instead: training on them, and n-best lists; each on one thread.
 
-usage: PEERS=DIR bench_sentence_peers.py [--rounds 3] [--json FILE]
+usage: PEERS=DIR bench_sentence_peers.py [--rounds 3] [--times 1] [--json FILE]
 
 DIR, seconds and columns are those of bench_peers.py. Networks read a source both ways, attend to it, have embeddings of 256 and
 some 320 units, 15,000 words a side, minibatches of 96 pairs and the weights of three steps. Scoring is 30 segments of 200
-entries less the same command with one of 10. Of 32 minibatches those of like lengths are together, as we and Marian do it, so
-that training is measured on a multiple of 32.
+entries, or so many times as many, less the same command with one of 10. Of 32 minibatches those of like lengths are together,
+as we and Marian do it, so that training is measured on a multiple of 32.
 """
 
 import gzip
@@ -62,16 +62,15 @@ PEERS = {
 }  # fmt: skip
 
 
-def prepare(folder: Path) -> int:
+def prepare(folder: Path, times: int) -> int:
     """Write what the tools read: lists, their entries as pairs, a bitext, 15,000 words a side (some made up), settings."""
     data = table().parent
     with open_input(str(data / "dev.en")) as stream:
-        sources = [line.decode() for line in islice(read_rows(stream), SEGMENTS)]
+        sources = [line.decode() for line in islice(read_rows(stream), times * SEGMENTS)]
     name = str(data / "nbest.dev.200.gz")
     with open_input(name) as stream:
-        groups = [
-            list(group) for _, group in islice(groupby(read_entries(read_rows(stream), name), lambda e: e.segment), SEGMENTS)
-        ]
+        segments = groupby(read_entries(read_rows(stream), name), lambda entry: entry.segment)
+        groups = [list(group) for _, group in islice(segments, times * SEGMENTS)]
     entries = [(sources[entry.segment], entry) for group in groups for entry in group]
     for name, part in (("long", entries), ("short", entries[:FEW])):
         (folder / f"{name}.list.gz").write_bytes(gzip.compress(b"".join(entry.line() for _, entry in part)))
