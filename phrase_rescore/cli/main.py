@@ -134,11 +134,13 @@ def _send_again(lost: "sys.UnraisableHookArgs") -> None:
 def _report(error: BaseException) -> int:
     """Report the error that ended the command on standard error. Return the exit status."""
     match error:
-        case click.ClickException():
-            if not isinstance(error, _HELP):
-                error.message = in_one_line(error.message)  # type: ignore[misc]
+        case click.UsageError() if isinstance(error, _HELP):
             error.show()
-            return error.exit_code
+            return 2
+        case click.ClickException():
+            context = error.ctx if isinstance(error, click.UsageError) else None
+            help = f"; see {context.command_path} --help" if context else ""
+            line, status = f"error: {error.format_message().rstrip('.')}{help}", error.exit_code
         case BrokenPipeError():  # the reader has seen enough
             return 1
         case click.Abort() if isinstance(error.__context__, KeyboardInterrupt):  # as click turns one into the other

@@ -159,7 +159,10 @@ def test_what_is_a_number(kind: click.ParamType, numbers: dict[str, object]) -> 
 def test_a_number_that_is_none_names_its_option(run: Run, here: Path) -> None:
     result = run("annotate", "table", "--digits", "nan")
     assert result.status == 2
-    assert result.last_line == "Error: Invalid value for '--digits': 'nan' is not a whole number from 2 to 17"
+    assert result.last_line == (
+        "phrase-rescore: error: Invalid value for '--digits': 'nan' is not a whole number from 2 to 17; "
+        "see phrase-rescore annotate --help"
+    )
 
 
 @pytest.mark.parametrize(("option", "value"), [("--learning-rate", "1001"), ("--clip", "0"), ("--hidden", "x")])
@@ -167,7 +170,7 @@ def test_a_setting_out_of_its_range_names_its_option(run: Run, here: Path, optio
     """Though what it sets checks it, not the command line."""
     result = run("train", "table", "-m", "new", option, value)
     assert result.status == 2
-    assert result.last_line.startswith(f"Error: Invalid value for '{option}': '{value}")
+    assert result.last_line.startswith(f"phrase-rescore: error: Invalid value for '{option}': '{value}")
 
 
 def checked_dataclasses() -> list[type]:

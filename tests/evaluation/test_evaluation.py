@@ -233,9 +233,9 @@ def test_standard_input_compressed_files_and_the_seed_s_place(run: Run) -> None:
 
 
 USAGE = {
-    "words behind another option": (["--set", "d", "ref", "-q", "a=all"], "Error: Invalid value for '--set': set 'd' has no"),
-    "words before": (["ref", "--set", "dev", "ref", "a=all"], "Error: Got unexpected extra argument (ref)"),
-    "an empty set": (["--set"], "Error: Option '--set' requires an argument."),
+    "words behind another option": (["--set", "d", "ref", "-q", "a=all"], "error: Invalid value for '--set': set 'd' has no"),
+    "words before": (["ref", "--set", "dev", "ref", "a=all"], "error: Got unexpected extra argument (ref)"),
+    "an empty set": (["--set"], "error: Option '--set' requires an argument"),
     "two sets": (["--set", "d", "ref", "a=all", "--set", "d", "ref", "a=all"], "error: two sets are called 'd'; give each"),
     "standard input twice": (["--set", "d", "-", "a=-"], "'-', standard input; name a file for one"),
     "language": (["--set", "d", "ref", "a=all", "--detokenize", "xx"], "--detokenize 'xx': "),
