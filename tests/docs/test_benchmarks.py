@@ -11,7 +11,7 @@ PROGRAMS = Path(__file__).parents[2] / "benchmarks"
 
 @pytest.mark.slow
 def test_every_benchmark_finds_what_it_imports() -> None:
-    names = sorted(path.stem for path in PROGRAMS.glob("*.py"))
+    names = sorted({path.stem for path in PROGRAMS.glob("*.py")} - {"neural_system"})  # it runs in a toolkit's environment
     assert "bench_growth" in names
     imports = f"import sys, importlib; sys.path[:0] = [{str(PROGRAMS)!r}, {str(PROGRAMS.parent / 'tests' / 'support')!r}]\n"
     program = imports + f"for name in {names!r}: importlib.import_module(name)"
