@@ -85,7 +85,8 @@ def ours(softmax: str) -> Tool:
     options = f"{sizes} --softmax {softmax} --batch-size {BATCH} --threads 1 --device cpu --overwrite --max-steps {{steps}} -q"
     return Tool(
         f"-m phrase_rescore train train.tsv --pairs pairs --source-vocab words.src --target-vocab words.tgt {options}",
-        "-m phrase_rescore annotate {name}.table.gz -o {name}.out.gz --jobs 1 --device cpu --overwrite -q --allow-untrained-unk", steps=30,
+        "-m phrase_rescore annotate {name}.table.gz -o {name}.out --allow-untrained-unk --jobs 1 --device cpu --overwrite -q",
+        steps=30,
     )  # fmt: skip
 
 
