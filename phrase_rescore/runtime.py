@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import functools
 import gc
 import math
 import os
@@ -160,11 +161,26 @@ def resolve_devices(names: str) -> tuple[str, ...]:
 
 
 def resolve_precision(name: str, device: str) -> str:
-    """Turn ``auto`` into ``bf16`` on a CPU with units for such products (AMX), else into ``float32``; leave another name."""
+    """Turn ``auto`` into ``bf16`` on a CPU that is faster at it (AMX, or AMD's AVX-512), else into ``float32``."""
     if name != "auto":
         return name
-    units = device == "cpu" and re.search(r"\bamx_bf16\b", _read("/proc/cpuinfo"))
-    return "bf16" if units else "float32"
+    return "bf16" if device == "cpu" and (_has("amx_bf16") or _is_amd_with("avx512_bf16")) else "float32"
+
+
+@functools.cache
+def onednn_is_faster() -> bool:
+    """Return whether oneDNN makes float32 products faster than MKL, which leaves half of AVX-512 unused on AMD's CPUs."""
+    import torch
+
+    return torch.backends.mkldnn.is_available() and _is_amd_with("avx512f")
+
+
+def _is_amd_with(flag: str) -> bool:
+    return _has("AuthenticAMD") and _has(flag)
+
+
+def _has(name: str) -> bool:
+    return re.search(rf"\b{name}\b", _read("/proc/cpuinfo")) is not None
 
 
 def check_precision(precision: str, device: str, here: bool = True) -> str:

@@ -63,7 +63,7 @@ class TrainingOptions:
         )
         precision = (
             "The precision of large products. tf32 needs a GPU, bf16 a GPU or CPU that has it. Weights stay float32. "
-            "auto is bf16 on a CPU with AMX, else float32."
+            "auto is bf16 on a CPU with AMX, or of AMD with AVX512-BF16, else float32."
         )
         machine = device_option("auto"), self.setting("threads", threads), self.setting("precision", precision)
         self.machine = option_group("Machine", *machine)

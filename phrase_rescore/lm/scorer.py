@@ -21,6 +21,7 @@ from phrase_rescore.errors import ModelError
 from phrase_rescore.lm.checkpoint import LanguageModel, load
 from phrase_rescore.lm.network import Ngrams, ngrams_at
 from phrase_rescore.moses.text import Sentences
+from phrase_rescore.nn.linear import times
 from phrase_rescore.nn.softmax import LogNormaliser
 from phrase_rescore.runtime import in_threads, resolve_device
 
@@ -103,8 +104,8 @@ class NgramScorer:
         for place in range(contexts.shape[1]):
             words, which = np.unique(contexts[:, place], return_inverse=True)
             U = model.U[:, place * E : (place + 1) * E]
-            h_1 += (model.embedding[self._on_device(words)] @ U.T)[self._on_device(which)]  # Σ_j U_j e(w_{t-j})
-        return torch.addmm(model.b_2, h_1.relu_(), model.W.T).relu_()
+            h_1 += times(model.embedding[self._on_device(words)], U)[self._on_device(which)]  # Σ_j U_j e(w_{t-j})
+        return times(h_1.relu_(), model.W, model.b_2).relu_()
 
     def _on_device(self, ids: NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(ids).to(self._device)

@@ -84,7 +84,7 @@ class RecurrentCell(nn.Module, ABC):
 
     def word_rows(self, embedding: Tensor) -> Tensor:
         """Return W e + b, computed once for each word: (n, E) -> (n, G H). The zero vector e(y_0) has the row b."""
-        return torch.addmm(self.b, embedding, self.W.T)
+        return times(embedding, self.W, self.b)
 
     def project(self, state: State, context: Tensor | None = None) -> Tensor:
         """Return the part of the next step that all continuations of a state share: U h, and in a decoder + C c, (n, G H)."""

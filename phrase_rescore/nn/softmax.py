@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from phrase_rescore.data.vocabulary import EOS
-from phrase_rescore.nn.linear import MULTIPLE, filled
+from phrase_rescore.nn.linear import MULTIPLE, by_onednn, filled, product
 
 ROWS = 256  # rows at a time, on a CPU: their exponentials (15 MB at K = 15,002) should stay in the last-level cache
 TILE_SYMBOLS, TILE_ROWS = 1024, 512  # of a normaliser's exponentials: 2 MB
@@ -165,6 +165,12 @@ class NextWords(NamedTuple):
     ids: NDArray[np.int64]
 
 
+def _with_ones(g: Tensor) -> Tensor:
+    """Return (g, 1), filled up where ``product`` wants it."""
+    extended = torch.cat((g, g.new_ones(len(g), 1)), 1)
+    return filled(extended, g.dtype) if by_onednn(g) else extended
+
+
 class LogNormaliser:
     """Gives log Σ_k exp(G_l g + b)_k for rows of g, natural log, without a gradient: (n, R) -> (n,). G_l (K, R), b (K,).
 
@@ -186,16 +192,15 @@ class LogNormaliser:
             if _is_safe(mass):
                 return mass.log_()
             return torch.cat([self._at_once(rows) for rows in g.split(GPU_ROWS)])
-        extended = torch.cat((g, g.new_ones(len(g), 1)), 1)
-        tile = g.new_empty(TILE_SYMBOLS * min(TILE_ROWS, len(g)))
+        tile = g.new_empty(TILE_SYMBOLS * TILE_ROWS)
         log_z = []
-        for part, rows in zip(g.split(TILE_ROWS), extended.split(TILE_ROWS), strict=True):
+        for part in g.split(TILE_ROWS):
+            rows = _with_ones(part)
             mass = g.new_zeros(len(rows))
             for symbols in self._binary.split(TILE_SYMBOLS):
                 e = tile[: len(symbols) * len(rows)].view(len(symbols), -1)
-                torch.mm(symbols, rows.T, out=e)
-                mass += e.exp2_().sum(0)
-            log_z.append(mass.log_() if _is_safe(mass) else self._at_once(part))
+                mass += product(symbols, rows, out=e).exp2_().sum(0)
+            log_z.append(mass[: len(part)].log_() if _is_safe(mass) else self._at_once(part))
         return torch.cat(log_z)
 
     def _at_once(self, g: Tensor) -> Tensor:
@@ -236,10 +241,10 @@ class LogNormaliser:
             torch.amax(logits, 1, out=largest)
             mass = of_words.exp2().sum(0)
         else:
-            extended, mass = torch.cat((g, g.new_ones(n, 1)), 1).T, g.new_zeros(n)
+            rows, mass = _with_ones(g), g.new_zeros(n)
             tile = g.new_empty(TILE_SYMBOLS, n)
             for first, symbols in zip(range(0, K, TILE_SYMBOLS), self._binary.split(TILE_SYMBOLS), strict=True):
-                made = torch.mm(symbols, extended, out=of_words[first : first + len(symbols)])
+                made = of_words[first : first + len(symbols)].copy_(product(symbols, rows)[:, :n])
                 groups = slice(first // GROUP, -(-(first + len(symbols)) // GROUP))
                 torch.amax(logits[groups], 1, out=largest[groups])
                 mass += torch.exp2(made, out=tile[: len(symbols)]).sum(0)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from phrase_rescore.nn import linear
 from phrase_rescore.nn.linear import MULTIPLE, gathered_gradients, plain_times, times
+from phrase_rescore.nn.softmax import LogNormaliser
 from phrase_rescore.rnn.scorer import Scorer
 
 
@@ -75,6 +76,26 @@ def test_without_gradients_it_is_the_equation_in_the_precision_of_the_matrix() -
         low = times(x, M.bfloat16(), b)
     assert low.dtype == torch.float32
     assert 0 < (low - plain_times(x, M, b)).abs().max() < 0.1
+
+
+@pytest.mark.parametrize("onednn", (True, False))
+@pytest.mark.parametrize("rows", (0, 1, 64, 700))
+def test_products_of_scoring_are_exact_by_either_library(rows: int, onednn: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "onednn_is_faster", lambda: onednn)
+    generator = torch.Generator().manual_seed(1)
+    x, M, b, wide = (torch.randn(shape, generator=generator) for shape in ((rows, 50), (1100, 50), (1100,), (1100, 80)))
+    with torch.inference_mode():
+        for matrix in (M, wide[:, 30:]):
+            expected = x.double() @ matrix.double().T
+            torch.testing.assert_close(times(x, matrix).double(), expected, rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(times(x, matrix, b).double(), expected + b, rtol=1e-5, atol=1e-5)
+        logits, log_z = x.double() @ M.double().T + b, LogNormaliser(M, b)(x)
+        torch.testing.assert_close(log_z.double(), logits.logsumexp(1), rtol=1e-6, atol=1e-6)
+        if rows:
+            best = LogNormaliser(M, b).next_words(x, 3, torch.tensor([0]))
+            np.testing.assert_allclose(
+                best.log_p, (logits[:, 1:].topk(3).values - logits.logsumexp(1, True)).numpy(), atol=1e-5
+            )
 
 
 def test_threads_do_not_mix_their_gradients() -> None:

@@ -18,11 +18,24 @@ def test_a_precision_that_a_device_lacks() -> None:
 
 
 def test_the_precision_of_trainings_is_that_of_the_cpu_s_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    for flags, found in (("avx512_bf16 amx_bf16 amx_tile", "bf16"), ("avx512_bf16", "float32"), ("", "float32")):
-        monkeypatch.setattr(runtime, "_read", lambda path, flags=flags: f"flags\t\t: fpu {flags}\n")
+    for maker, flags, found in (
+        ("GenuineIntel", "avx512_bf16 amx_bf16 amx_tile", "bf16"), ("GenuineIntel", "avx512_bf16", "float32"),
+        ("AuthenticAMD", "avx512f avx512_bf16", "bf16"), ("AuthenticAMD", "avx512f", "float32"), ("", "", "float32"),
+    ):  # fmt: skip
+        monkeypatch.setattr(runtime, "_read", lambda path, cpu=f"vendor_id : {maker}\nflags : fpu {flags}\n": cpu)
         assert resolve_precision("auto", "cpu") == found
         assert resolve_precision("auto", "cuda:0") == "float32"
         assert [resolve_precision(name, "cpu") for name in ("float32", "bf16")] == ["float32", "bf16"]
+
+
+def test_where_onednn_s_products_are_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    for maker, flags, faster in (
+        ("AuthenticAMD", "avx2 avx512f", True),
+        ("AuthenticAMD", "avx2", False),
+        ("GenuineIntel", "avx512f", False),
+    ):
+        monkeypatch.setattr(runtime, "_read", lambda path, cpu=f"vendor_id : {maker}\nflags : fpu {flags}\n": cpu)
+        assert runtime.onednn_is_faster.__wrapped__() == faster
 
 
 def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
