@@ -78,8 +78,8 @@ def test_without_gradients_it_is_the_equation_in_the_precision_of_the_matrix() -
     assert 0 < (low - plain_times(x, M, b)).abs().max() < 0.1
 
 
-@pytest.mark.parametrize("onednn", (True, False))
-@pytest.mark.parametrize("rows", (0, 1, 64, 700))
+@pytest.mark.parametrize("onednn", [True, False])
+@pytest.mark.parametrize("rows", [0, 1, 64, 700])
 def test_products_of_scoring_are_exact_by_either_library(rows: int, onednn: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linear, "onednn_is_faster", lambda: onednn)
     generator = torch.Generator().manual_seed(1)
