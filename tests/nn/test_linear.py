@@ -94,7 +94,7 @@ def test_products_of_scoring_are_exact_by_either_library(rows: int, onednn: bool
         if rows:
             best = LogNormaliser(M, b).next_words(x, 3, torch.tensor([0]))
             np.testing.assert_allclose(
-                best.log_p, (logits[:, 1:].topk(3).values - logits.logsumexp(1, True)).numpy(), atol=1e-5
+                best.log_p, (logits[:, 1:].topk(3).values - logits.logsumexp(1, True)).numpy(), atol=5e-5
             )
 
 
