@@ -161,7 +161,7 @@ def resolve_devices(names: str) -> tuple[str, ...]:
 
 
 def resolve_precision(name: str, device: str) -> str:
-    """Turn ``auto`` into ``bf16`` on a CPU that is faster at it (AMX, or AMD's AVX-512), else into ``float32``."""
+    """Turn ``auto`` into ``bf16`` on a CPU with units for it (AMX, or AMD's AVX-512), else ``float32``; leave another name."""
     if name != "auto":
         return name
     return "bf16" if device == "cpu" and (_has("amx_bf16") or _is_amd_with("avx512_bf16")) else "float32"

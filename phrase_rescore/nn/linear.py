@@ -20,7 +20,7 @@ from torch import Tensor
 
 from phrase_rescore.runtime import onednn_is_faster
 
-MULTIPLE = 64  # the rows of a product in fewer digits are filled up to one
+MULTIPLE = 64  # the rows of oneDNN's products are filled up to one
 
 
 def in_dtype(x: Tensor, dtype: torch.dtype) -> Tensor:

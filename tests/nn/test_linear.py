@@ -12,7 +12,7 @@ from small_models import encoded, random_pairs, small_checkpoint
 from torch import Tensor
 
 from phrase_rescore.nn import linear
-from phrase_rescore.nn.linear import MULTIPLE, gathered_gradients, plain_times, times
+from phrase_rescore.nn.linear import MULTIPLE, by_onednn, gathered_gradients, plain_times, times
 from phrase_rescore.nn.softmax import LogNormaliser
 from phrase_rescore.rnn.scorer import Scorer
 
@@ -85,6 +85,8 @@ def test_products_of_scoring_are_exact_by_either_library(rows: int, onednn: bool
     generator = torch.Generator().manual_seed(1)
     x, M, b, wide = (torch.randn(shape, generator=generator) for shape in ((rows, 50), (1100, 50), (1100,), (1100, 80)))
     with torch.inference_mode():
+        assert by_onednn(x) == onednn
+        assert not by_onednn(x.double())
         for matrix in (M, wide[:, 30:]):
             expected = x.double() @ matrix.double().T
             torch.testing.assert_close(times(x, matrix).double(), expected, rtol=1e-5, atol=1e-5)
