@@ -24,7 +24,7 @@ from phrase_rescore.cli.options import (
     quiet_option,
 )
 from phrase_rescore.errors import OptionError
-from phrase_rescore.ranges import BEAMS, COLUMNS, HYPOTHESES, LENGTHS, SAMPLE_ROWS, SEEDS
+from phrase_rescore.ranges import BEAMS, COLUMNS, DIGITS, HYPOTHESES, LENGTHS, SAMPLE_ROWS, SEEDS
 
 _tokenize_option = option("--tokenize", TEXT, "Tokenize typed text of this language as Moses does: en.", "LANG")
 
@@ -99,7 +99,9 @@ def score_lm(text: str, lm: str, **settings: Any) -> None:
     flag("--unk", "Propose the unknown word UNK, too."),
     option("--seed", SEEDS, "The seed of --random.  [default: 1]"),
 )
-@option_group("Lines", options.flush_option, options.digits_option)
+@option_group(
+    "Lines", options.flush_option, option("--digits", DIGITS, "Significant digits of log p of phrases, 2 to 17.", default=7)
+)
 @option_group("Machine", device_option("cpu"), options.threads_option)
 @options.quiet_option
 def generate(model_dir: str, quiet: bool, **settings: Any) -> None:
@@ -187,8 +189,10 @@ def info(path: str, model_dir: str | None, strict: bool, as_json: bool, quiet: b
     from phrase_rescore.cli.terminal import byte_bar
     from phrase_rescore.info.run import info
 
+    if strict and os.path.isdir(path):
+        raise OptionError(f"--strict is for tables and a moses.ini; {path} is a directory")
     with byte_bar((path,), quiet or os.path.isdir(path)) as bar:
-        described = info(path, model_dir, strict=strict, on_read=bar.update)
+        described = info(path, model_dir, on_read=bar.update)
     click.echo(json.dumps(described.as_object(), indent=2) if as_json else "\n".join(described.lines()))
     if strict:
         described.check()

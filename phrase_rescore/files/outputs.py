@@ -106,7 +106,7 @@ class PartialFile:
         with writing(self.name, OptionError):
             while True:  # until nobody else was quicker
                 with contextlib.suppress(FileExistsError):
-                    self._remove_stale()
+                    self.check_dead(remove=True)
                     self.handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)  # nobody else can have it open
                     if self._lock(self.handle):
                         return
@@ -125,13 +125,14 @@ class PartialFile:
                     return True
         return False
 
-    def _remove_stale(self) -> None:
+    def check_dead(self, remove: bool = False) -> None:
+        """Raise OptionError if a living run writes the partial; ``remove`` what a dead one left."""
         with contextlib.suppress(FileNotFoundError):
-            if os.path.islink(self.path):
+            if remove and os.path.islink(self.path):
                 os.unlink(self.path)
             handle = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
-                if self._lock(handle):
+                if self._lock(handle) and remove:
                     os.unlink(self.path)
             finally:
                 os.close(handle)

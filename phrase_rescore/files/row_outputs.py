@@ -53,6 +53,8 @@ class ResumableOutput:
         self._saved_at = time.monotonic()
         begun = os.path.exists(self.path) and os.path.getsize(self.path) > 0
         if not resume and begun and os.path.exists(self._journal):
+            with writing(self.path, OptionError):
+                self._table.check_dead()
             hint = f"add --resume to continue it, or delete {self.path} to start over"
             raise OptionError(f"{self.path} is left from an interrupted run; {hint}")
         if resume and begun and (journal := self._read(beside)):

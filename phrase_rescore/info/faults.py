@@ -127,5 +127,5 @@ def value_faults(values: NDArray[np.float64]) -> dict[str, NDArray[np.bool_]]:
     """Find the rows of scores (rows, n_scores) that are mishandled because of their values as 32-bit floats."""
     with np.errstate(over="ignore", under="ignore"):
         held = values.astype(np.float32)
-    masks = {"overflow": np.isinf(held), "negative": held < 0, "zero": held == 0}
+    masks = {"overflow": held == np.inf, "negative": held < 0, "zero": held == 0}
     return {kind: mask.any(axis=1) for kind, mask in masks.items() if mask.any()}

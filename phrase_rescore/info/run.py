@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from phrase_rescore.info.model import ModelInfo
 
 
-def info(
-    path: Path, model_dir: Path | None = None, *, strict: bool = False, on_read: Progress | None = None
-) -> TableInfo | ModelInfo | IniInfo:
+def info(path: Path, model_dir: Path | None = None, *, on_read: Progress | None = None) -> TableInfo | ModelInfo | IniInfo:
     """Describe a phrase table, a model directory or an ini, as ``phrase-rescore info`` does: ``lines()`` or ``as_object()``.
 
     ``model_dir`` is a model of phrase pairs, whose share of the table's words is counted. ``check()`` of what is returned
@@ -32,8 +30,8 @@ def info(
 
         if not os.path.exists(os.path.join(name, "config.json")) and (kind := kind_of_folder(name)):
             raise InputError(name, f"looks like {kind[0]}", kind[1])
-        if model_dir is not None or strict:
-            raise OptionError(f"{name} is a model directory; -m and --strict are for tables")
+        if model_dir is not None:
+            raise OptionError(f"{name} is a model directory; -m is for tables")
         return ModelInfo.read(name)
     if is_ini(name):
         if model_dir is not None:

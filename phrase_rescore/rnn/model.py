@@ -71,6 +71,6 @@ class Model:
 def load(model_dir: str | os.PathLike[str], *, device: str = "cpu", precision: str = "float32") -> Model:
     """Load a model directory that ``train`` made, without running code of it. Raises ModelError or OptionError.
 
-    ``device`` is auto, cpu, cuda or cuda:N; ``precision`` is that of the large products: float32, or tf32 or bf16 on GPUs.
+    ``device`` is auto, cpu, cuda or cuda:N; ``precision`` is that of the large products: float32, bf16, or on GPUs tf32.
     """
     return Model(load_checkpoint(os.fspath(model_dir)), device, precision)

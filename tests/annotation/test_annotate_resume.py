@@ -19,6 +19,7 @@ from phrase_rescore.annotation import run as annotation_run
 from phrase_rescore.annotation.annotator import Statistics
 from phrase_rescore.annotation.record import AnnotateObserver
 from phrase_rescore.files import inputs, row_outputs
+from phrase_rescore.files.locks import lock_file
 from phrase_rescore.files.outputs import PartialFile
 from phrase_rescore.files.row_outputs import DroppedRows, ResumableOutput
 from phrase_rescore.rnn.checkpoint import load, save
@@ -117,6 +118,16 @@ def test_without_resume_nothing_is_reused_or_lost(command: Command, interrupted:
     assert command(out).status == 0, "its journal alone is nothing"
     partial.write_bytes(left)
     assert command(out, "--overwrite").status == 0, "nor is a partial without one"
+
+
+@pytest.mark.parametrize("options", [[], ["--resume"]])
+def test_a_second_run_is_not_told_to_delete_what_a_living_one_writes(command: Command, interrupted, options: list[str]) -> None:
+    partial = PartialFile(str(interrupted(30)), hidden=False)
+    with open(partial.path, "rb") as living:
+        lock_file(living.fileno())
+        result = command(partial.target, *options)
+    assert result.status == 2
+    assert result.last_line == f"phrase-rescore: error: {partial.path} is being written by another process; let it end"
 
 
 @pytest.mark.parametrize(("options", "found"), [

@@ -39,6 +39,7 @@ FAULTY = [
     ("bar in the target", GOOD.replace(b"c", b"|"), {"bars"}),
     ("overflow", GOOD.replace(b"0.5", b"3.5e38"), {"overflow"}),
     ("negative", GOOD.replace(b"0.5", b"-3.25"), {"negative"}),
+    ("infinite and negative", GOOD.replace(b"0.5", b"-1e999"), {"negative"}),
     ("zero", GOOD.replace(b"0.5", b"0"), {"zero"}),
     ("underflow", GOOD.replace(b"0.5", b"1e-46"), {"zero"}),
     ("underflow of a negative score", GOOD.replace(b"0.5", b"-1e-46"), {"zero"}),
