@@ -93,7 +93,7 @@ def test_nothing_depends_on_how_many_fit_at_once(monkeypatch: pytest.MonkeyPatch
     for found, expected in zip((translator.n_best(sources), translator.samples(sources, 5, seed=1)), whole, strict=True):
         for a, b in zip(found, expected, strict=True):
             assert [p.target for p in a] == [p.target for p in b]
-            assert [p.log_p for p in a] == pytest.approx([p.log_p for p in b], abs=1e-4)  # float32 by other block sizes; 1.6e-5 on Zen 3
+            assert [p.log_p for p in a] == pytest.approx([p.log_p for p in b], abs=1e-4)  # 1.6e-5 on Zen 3
 
 
 def probabilities(checkpoint: Checkpoint, source: bytes, longest: int) -> dict[bytes, float]:
