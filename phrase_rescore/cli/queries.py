@@ -100,7 +100,7 @@ def score_lm(text: str, lm: str, **settings: Any) -> None:
     option("--seed", SEEDS, "The seed of --random.  [default: 1]"),
 )
 @option_group(
-    "Lines", options.flush_option, option("--digits", DIGITS, "Significant digits of log p of phrases, 2 to 17.", default=7)
+    "Lines", options.flush_option, option("--digits", DIGITS, "Significant digits of log p of phrases, 2 to 17.  [default: 7]")
 )
 @option_group("Machine", device_option("cpu"), options.threads_option)
 @options.quiet_option

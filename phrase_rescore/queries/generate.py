@@ -21,6 +21,7 @@ from phrase_rescore.rnn.translator import MAX_LENGTH, Hypothesis, Translator
 from phrase_rescore.runtime import prepare_parts, resolve_device
 
 PHRASES, SENTENCES = 10, 1  # hypotheses for each source, unless another number is asked for
+_DIGITS = 7  # of log p
 _SOURCES, _LINES = 256, 2048  # phrases, sentences between two writes
 
 
@@ -43,7 +44,7 @@ class Search(Checked):
 
 
 def generate(
-    model_dir: Path, *, tokenize: str | None = None, flush: bool = False, digits: int = 7, device: str = "cpu",
+    model_dir: Path, *, tokenize: str | None = None, flush: bool = False, digits: int | None = None, device: str = "cpu",
     threads: int | None = None, on_sources: Progress = silent, say: Say = silent, warn: Say = silent, **search: Any,
 ) -> Iterator[list[bytes]]:  # fmt: skip
     """Propose what a model finds probable, as ``phrase-rescore generate`` does. Yield lines, some at a time.
@@ -61,6 +62,7 @@ def generate(
     if kind == TEXT:
         raise ModelError(f"{model_dir}: a model of {TEXT}, has no source; give one of train or train-nmt")
     if kind == BITEXT:
+        search |= {} if digits is None else {"digits": digits}
         yield from _translations(model_dir, tokenize, flush, resolve_device(device), threads, on_sources, say, search)
         return
     checkpoint = ready_model(model_dir, threads, warn, reads_alone=not search.get("unk"))
@@ -68,6 +70,7 @@ def generate(
     translator = Translator(checkpoint, resolve_device(device))
     typed = tokenizer_for(tokenize, checkpoint.vocabs[0].ids)
     asked = proposed = 0
+    digits = _DIGITS if digits is None else digits
     reader = PhraseReader(checkpoint.sides[0], checkpoint.read_factor, typed)
     for sources in line_batches(standard_input(), reader, _SOURCES, flush):
         lines = list[bytes]()

@@ -106,7 +106,8 @@ def test_lines_or_a_list(run: Run, model: Translation, tmp_path: Path) -> None:
         assert float(ours[2].split()[1]) == pytest.approx(float(rescored.split(b" ||| ")[2].split()[1]), abs=1e-4)
     pairs = run("generate", "-m", tmp_path / "nmt", stdin=b"das haus\ndas ||| the\n")
     assert (pairs.status, pairs.out.count(b"\n"), "<stdin>:2: " in pairs.last_line) == (1, 1, True)
-    refused = run("generate", "-m", tmp_path / "nmt", "--random", stdin=text)
-    assert (refused.status, "--random" in refused.last_line) == (2, True)
+    for of_phrases in (["--random"], ["--digits", 7]):
+        refused = run("generate", "-m", tmp_path / "nmt", *of_phrases, stdin=text)
+        assert (refused.status, of_phrases[0] in refused.last_line) == (2, True)
     other = run("generate", "-m", small_lm(tmp_path / "lm"), stdin=text)
     assert (other.status, "train-nmt" in other.last_line) == (1, True)
