@@ -37,8 +37,8 @@ def test_every_option_has_a_type_that_says_what_it_takes() -> None:
 
 
 @pytest.mark.parametrize(("command", "function"), [
-    ("score", "queries.score.score"), ("score-lm", "queries.score.score_lm"), ("generate", "queries.generate.generate"),
-    ("report", "report.run.report"), ("tune", "rescoring.tune.TuneOptions"),
+    ("score", "queries.score.score"), ("score-lm", "queries.score.score_lm"), ("report", "report.run.report"),
+    ("tune", "rescoring.tune.TuneOptions"),
 ])  # fmt: skip
 def test_defaults_are_those_of_the_functions(command: str, function: str) -> None:
     module, _, name = f"phrase_rescore.{function}".rpartition(".")
