@@ -55,22 +55,21 @@ def generate(
     ``on_sources`` gets the number of sources done, ``warn`` warnings, ``say`` the closing line. Raises InputError for a
     bad line, after the hypotheses before it.
     """
-    search = {name: value for name, value in search.items() if value not in (None, False)}
+    search = {name: value for name, value in {"digits": digits, **search}.items() if value not in (None, False)}
     if search.get("random") and search.get("beam"):
         raise OptionError("--beam finds the most probable hypotheses, --random draws them; give one")
     kind = Config(os.fspath(model_dir)).model_of()
     if kind == TEXT:
         raise ModelError(f"{model_dir}: a model of {TEXT}, has no source; give one of train or train-nmt")
     if kind == BITEXT:
-        search |= {} if digits is None else {"digits": digits}
         yield from _translations(model_dir, tokenize, flush, resolve_device(device), threads, on_sources, say, search)
         return
     checkpoint = ready_model(model_dir, threads, warn, reads_alone=not search.get("unk"))
+    digits = search.pop("digits", _DIGITS)
     wanted = Search(**search)
     translator = Translator(checkpoint, resolve_device(device))
     typed = tokenizer_for(tokenize, checkpoint.vocabs[0].ids)
     asked = proposed = 0
-    digits = _DIGITS if digits is None else digits
     reader = PhraseReader(checkpoint.sides[0], checkpoint.read_factor, typed)
     for sources in line_batches(standard_input(), reader, _SOURCES, flush):
         lines = list[bytes]()
