@@ -111,11 +111,13 @@ def test_a_batch_is_bounded_by_the_padded_words_of_its_sources(monkeypatch: pyte
     sources += [[4, 4]] * 30  # of one source many prefixes, of others one
     model, targets = small_model(), [[3 + i % 3, 2 + i % 4, 3][: i % 4] for i in range(len(sources))]
     words = [Vocabulary(tuple(b"%d" % i for i in range(2, n)), (1,) * (n - 2)) for n in (6, 7)]
-    found = SentenceScorer(Translation(model, *words, (0.1, 0.1), {})).log_probs(
-        EncodedPairs(Ragged.of(sources), Ragged.of(targets))
-    )
+    scorer = SentenceScorer(Translation(model, *words, (0.1, 0.1), {}))
+    pairs = EncodedPairs(Ragged.of(sources), Ragged.of(targets))
+    found = scorer.log_probs(pairs)
     wanted = [oracle(model, *pair) for pair in zip(sources, targets, strict=True)]
     assert found == pytest.approx(wanted, abs=1e-5)
+    order = np.random.default_rng(1).permutation(len(pairs))
+    assert scorer.log_probs(pairs.take(order)).tobytes() == found[order].tobytes(), "the same digits in any order"
 
 
 def test_dropout_and_drawn_words_depend_on_their_seeds_alone(monkeypatch: pytest.MonkeyPatch) -> None:
