@@ -18,7 +18,8 @@ from phrase_rescore.nn.shared_scoring import Predicted, SharedScoring
 from phrase_rescore.nn.softmax import LogNormaliser
 from phrase_rescore.runtime import in_threads, set_tf32
 
-BATCH = 2048  # pairs that share
+WORDS = 65_536  # of both sides of pairs that share, some 2,000 pairs
+BATCH = 8192  # such pairs at most
 PADDED = 16384  # words of the distinct sources of a batch, each as long as the longest: 21 MB at H = 320
 
 
@@ -103,7 +104,7 @@ class SentenceScorer:
     def __init__(self, translation: Translation, device: str = "cpu", threads: int = 1) -> None:
         self.translation, self.model, self._threads = translation, ReadyTranslation(translation, device), threads
         model = self.model
-        self._sharing = SharedScoring(lambda src: model.empty_prefixes(model.read(src)), device, 2 * BATCH)
+        self._sharing = SharedScoring(lambda src: model.empty_prefixes(model.read(src)), device, BATCH)
 
     def log_probs(self, pairs: EncodedPairs) -> NDArray[np.float64]:
         """Return natural log p of the target of each pair, EOS included: (n,). Their order makes no difference."""
@@ -111,7 +112,7 @@ class SentenceScorer:
         # in order of length: sources of like length are read together
         first, which = np.unique(of_src * len(pairs) + of_tgt, return_index=True, return_inverse=True)[1:]
         distinct = pairs.take(first)
-        parts = [distinct.take(rows) for rows in _padded_alike(distinct.src)]
+        parts = [distinct.take(rows) for rows in _padded_alike(distinct, of_src[first])]
         return np.concatenate((np.empty(0), *in_threads(self._sharing.log_probs, parts, self._threads)))[which]
 
     def encode(self, sentences: Sequence[Sequence[bytes]], side: int) -> Ragged:
@@ -125,14 +126,17 @@ def _next_state(cell: ResetAfter, h: Tensor, after: Tensor, row: Tensor) -> Tens
     return cell.step(cell.project((h,)).index_select(0, after), (h.index_select(0, after),), row)[0]
 
 
-def _padded_alike(sources: Ragged) -> Iterator[Indices]:
-    """Yield some BATCH rows, of sources that come to PADDED words when all are as long as the longest, but one at least."""
-    which, start = distinct_phrases(sources)[1], 0
-    begins = np.append(True, which[1:] != which[:-1])
-    while start < len(sources):
-        near = slice(start, start + (BATCH if len(sources) - start > 2 * BATCH else 2 * BATCH))  # none has few rows
-        padded = np.maximum.accumulate(sources.lengths[near] + 1) * (np.cumsum(begins[near]) + (not begins[start]))
-        own = int(np.argmin(np.append(which[near] == which[start], False)))
+def _padded_alike(pairs: EncodedPairs, of_src: Indices) -> Iterator[Indices]:
+    """Yield rows that share: some WORDS words, of sources that come to PADDED words when all are as long as the longest.
+
+    The sources are in order of length; ``of_src`` numbers them. A part has all rows of a source, or some WORDS words of them.
+    """
+    words, start = pairs.src.offsets + pairs.tgt.offsets, 0
+    while start < len(pairs):
+        bound = words[start] + (WORDS if words[-1] - words[start] > 2 * WORDS else 2 * WORDS)  # none has few rows
+        near = slice(start, max(start + 1, int(np.searchsorted(words, bound, side="right")) - 1))
+        padded = (pairs.src.lengths[near] + 1) * (of_src[near] - of_src[start] + 1)
+        own = int(np.searchsorted(of_src[near], of_src[start], side="right"))
         stop = start + max(own, int(np.searchsorted(padded, PADDED, side="right")))
         yield np.arange(start, stop)
         start = stop

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from small_trainings import files, write_language
 
 from phrase_rescore.api import train_nmt
-from phrase_rescore.data.ragged import EncodedPairs, Ragged
+from phrase_rescore.data.ragged import EncodedPairs, Ragged, distinct_phrases
 from phrase_rescore.data.vocabulary import EOS, Vocabulary
 from phrase_rescore.errors import InputError, ModelError
 from phrase_rescore.nmt.checkpoint import Translation, load, save
@@ -97,27 +97,39 @@ def test_scores_are_those_of_the_formulas(hidden: int) -> None:
         assert scorer.log_probs(pairs.take(np.array([i]))) == pytest.approx([wanted[i]], abs=1e-5)
 
 
-def test_a_batch_is_bounded_by_the_padded_words_of_its_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_is_bounded_by_its_words_and_the_padded_ones_of_its_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     """Entries of one source stay together, however long it is."""
     monkeypatch.setattr("phrase_rescore.nmt.scorer.PADDED", 9)
+
+    def parts(sources: list[list[int]]) -> list[list[int]]:
+        src = Ragged.of(sources)
+        return [
+            part.tolist() for part in _padded_alike(EncodedPairs(src, Ragged.of([[2]] * len(src))), distinct_phrases(src)[1])
+        ]
+
+    assert [len(part) for part in parts([[2]] * 5 + [[3] * 5] * 2)] == [5, 2]
+    assert [len(part) for part in parts([[2, 2], [3, 3], [4, 4], [5, 5]])] == [3, 1], "nine words fit"
+    assert parts([[2], [2], [2, 3], [2] * 20, [2] * 20, [3] * 20]) == [[0, 1, 2], [3, 4], [5]]
+    monkeypatch.setattr("phrase_rescore.nmt.scorer.WORDS", 10)
+    assert parts([[2] * 3] * 7 + [[3] * 3, [4] * 3]) == [[0, 1], [2, 3], [4, 5, 6, 7], [8]], "the last ones are more"
+    assert parts([[2] * 30, [2] * 30, [3] * 30]) == [[0], [1], [2]]
+
+
+def test_scores_do_not_depend_on_the_order_of_the_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phrase_rescore.nmt.scorer.WORDS", 10)
     sources = [[2], [2], [3, 3], [3, 3], [2] * 20, [2] * 20, [4], [5], [2, 3, 4, 5], [2]]
-    assert [len(part) for part in _padded_alike(Ragged.of([[2]] * 5 + [[3] * 5] * 2))] == [5, 2]
-    assert [len(part) for part in _padded_alike(Ragged.of([[2, 2], [3, 3], [4, 4], [5, 5]]))] == [3, 1], "nine words fit"
-    parts = [part.tolist() for part in _padded_alike(Ragged.of(sources))]
-    assert parts == [[0, 1, 2, 3], [4, 5], [6, 7], [8], [9]]
-    monkeypatch.setattr("phrase_rescore.nmt.scorer.BATCH", 2)
-    cut = [part.tolist() for part in _padded_alike(Ragged.of([[2] * 3] * 7 + [[3] * 3, [4] * 3]))]
-    assert cut == [[0, 1], [2, 3], [4, 5], [6, 7], [8]], "a source that began before counts"
     sources += [[4, 4]] * 30  # of one source many prefixes, of others one
     model, targets = small_model(), [[3 + i % 3, 2 + i % 4, 3][: i % 4] for i in range(len(sources))]
     words = [Vocabulary(tuple(b"%d" % i for i in range(2, n)), (1,) * (n - 2)) for n in (6, 7)]
-    scorer = SentenceScorer(Translation(model, *words, (0.1, 0.1), {}))
-    pairs = EncodedPairs(Ragged.of(sources), Ragged.of(targets))
+    scorer, pairs = (
+        SentenceScorer(Translation(model, *words, (0.1, 0.1), {})),
+        EncodedPairs(Ragged.of(sources), Ragged.of(targets)),
+    )
     found = scorer.log_probs(pairs)
     wanted = [oracle(model, *pair) for pair in zip(sources, targets, strict=True)]
     assert found == pytest.approx(wanted, abs=1e-5)
     order = np.random.default_rng(1).permutation(len(pairs))
-    assert scorer.log_probs(pairs.take(order)).tobytes() == found[order].tobytes(), "the same digits in any order"
+    assert scorer.log_probs(pairs.take(order)).tobytes() == found[order].tobytes()
 
 
 def test_dropout_and_drawn_words_depend_on_their_seeds_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ WORDS = (b"the", b"house", b"old"), (b"das", b"haus", b"alt")
 def test_the_same_bytes_whatever_the_threads(
     run: Run, model_dir: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
-    for name, size in (("nmt.scorer.BATCH", 3), ("rnn.scorer.BATCH", 1), ("lm.scorer.CONTEXTS", 2)):
+    for name, size in (("nmt.scorer.WORDS", 3), ("rnn.scorer.BATCH", 1), ("lm.scorer.CONTEXTS", 2)):
         monkeypatch.setattr(f"phrase_rescore.{name}", size)
     small_nmt(tmp_path / "nmt", *WORDS, 3.0)
     small_lm(tmp_path / "lm")
