@@ -22,6 +22,7 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 EXACT = 1e-3  # standard deviations of the totals: what is less is rounding
+DIGITS = 6  # that decoders write
 TINY = 1e-9  # of a value: what differs less is rounding
 FAR = 1000.0  # times what is usual: such a value stands for "impossible", and says nothing of the scale
 
@@ -89,13 +90,16 @@ def scaled(lists: Lists, least: float = 0.0) -> tuple[Floats, Floats]:
 def weights_of_totals(lists: Lists) -> Floats | None:
     """Return the weights that made the totals, (features,), 0 for what they do not count; None if no weights did."""
     features, scale = scaled(lists)
-    totals = scaled(lists._replace(features=lists.totals[:, None]))[0]
+    totals, scale_of_totals = scaled(lists._replace(features=lists.totals[:, None]))
     far = (np.abs(np.hstack([features, totals])) > FAR / 2).any(1)
     if far.any():  # six digits of such a total say little of the other features
         usual = ~np.isin(lists.segment, lists.segment[far])
         return weights_of_totals(lists.only(usual)) if usual.any() else None
     weights = np.linalg.lstsq(features, totals[:, 0], rcond=TINY)[0]
-    if not totals.any() or (features @ weights - totals[:, 0]).std() > EXACT:
+    # -100 for each unknown word, which no feature counts, leaves fewer digits after the point
+    last_digit = 10.0 ** (np.floor(np.log10(np.maximum(np.abs(lists.totals), 1))) + 1 - DIGITS)
+    rounding = np.maximum(EXACT * scale_of_totals, last_digit)
+    if not totals.any() or ((features @ weights - totals[:, 0]) * scale_of_totals / rounding).std() > 1:
         return None  # another decoder, or features that the list does not have
     return np.where(np.abs(weights) > EXACT, weights, 0) / np.where(scale > 0, scale, 1)
 

@@ -162,6 +162,12 @@ def test_the_weights_of_the_totals() -> None:
     made = weights_of_totals(lists)
     assert made is not None
     assert made / made[0] == pytest.approx([1, -0.5, 0])
+    unknown = lists.features @ [1, -0.5, 0] - 1000.0 * (lists.segment % 2)  # ten unknown words, which no feature counts
+    with_unknown = lists._replace(totals=np.array([float(f"{total:.6g}") for total in unknown]))
+    made = weights_of_totals(with_unknown)
+    assert made is not None
+    assert made / made[0] == pytest.approx([1, -0.5, 0], abs=0.01)
+    assert weights_of_totals(with_unknown._replace(features=lists.features[:, [0, 2]])) is None
     lists.features[40, 1] = -1e8  # "impossible"; its total has six digits
     far = lists._replace(totals=np.array([float(f"{total:.6g}") for total in lists.features @ [1, -0.5, 0]]))
     made = weights_of_totals(far)
