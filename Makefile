@@ -51,6 +51,7 @@ bench: $(VENV)/installed
 	$(BIN)/python benchmarks/compare_recipes.py $(BUILD)/bench/pairs --seconds 240 --only 'default,full softmax,500 units'
 	$(BIN)/python benchmarks/bench_growth.py --json $(BUILD)/bench/growth.json --figures $(BUILD)/bench
 	$(BIN)/python benchmarks/bench_lm.py --json $(BUILD)/bench/lm.json
+	$(BIN)/python benchmarks/bench_nmt.py --json $(BUILD)/bench/nmt.json
 	$(BIN)/python benchmarks/bench_text.py --json $(BUILD)/bench/text.json
 	$(BIN)/python benchmarks/bench_end_to_end.py --json $(BUILD)/bench/end_to_end.json
 	$(BIN)/python benchmarks/bench_cluster.py --json $(BUILD)/bench/cluster.json

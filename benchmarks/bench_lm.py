@@ -4,7 +4,7 @@ usage: bench_lm.py [--text FILE] [--nbest FILE] [--preset default] [--steps 12] 
 
 Plain training is the network as everybody writes it: nn.Embedding, nn.Linear, F.cross_entropy over a whole minibatch, the
 same Adam, dropout and penalty. Plain scoring takes all n-grams of all hypotheses in minibatches of 1,024 with a log-softmax
-over the vocabulary. Each round measures both and, right before, torch's sgemm. TEXT is by default French of the shared data.
+over the vocabulary. Each round measures both and, right before, torch's sgemm.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from bench_scoring import sgemm
-from inputs import REAL
+from inputs import beside
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -136,14 +136,16 @@ def store_of(text: bytes, config: LanguageModelConfig, folder: Path) -> TextStor
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--text", type=Path, default=REAL.parent / "train.fr.xz")
-    parser.add_argument("--nbest", type=Path, default=REAL.parent / "nbest.dev.200.gz")
+    parser.add_argument("--text", type=Path, help="by default that of the table's system")
+    parser.add_argument("--nbest", type=Path, help="the same")
     parser.add_argument("--preset", choices=list(PRESETS), default="default")
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--entries", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
+    options.text = options.text or Path(beside("train.fr.xz", "train.fr"))
+    options.nbest = options.nbest or Path(beside("nbest.dev.200.gz", "dev.2.nbest.gz"))
     config, cores = PRESETS[options.preset], usable_cores()
     prepare(cores)
     with tempfile.TemporaryDirectory() as folder:

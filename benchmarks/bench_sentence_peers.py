@@ -15,7 +15,7 @@ from itertools import groupby, islice
 from pathlib import Path
 
 from bench_peers import FIRST, SIDES, TOOLS, Tool, compare
-from inputs import table
+from inputs import beside
 
 from phrase_rescore.files.inputs import open_input, read_rows
 from phrase_rescore.moses.hypotheses import read_entries
@@ -64,10 +64,9 @@ PEERS = {
 
 def prepare(folder: Path, times: int) -> int:
     """Write what the tools read: lists, their entries as pairs, a bitext, 15,000 words a side (some made up), settings."""
-    data = table().parent
-    with open_input(str(data / "dev.en")) as stream:
+    with open_input(beside("dev.en", "dev.en")) as stream:
         sources = [line.decode() for line in islice(read_rows(stream), times * SEGMENTS)]
-    name = str(data / "nbest.dev.200.gz")
+    name = beside("nbest.dev.200.gz", "dev.2.nbest.gz")
     with open_input(name) as stream:
         segments = groupby(read_entries(read_rows(stream), name), lambda entry: entry.segment)
         groups = [list(group) for _, group in islice(segments, times * SEGMENTS)]
@@ -78,7 +77,7 @@ def prepare(folder: Path, times: int) -> int:
         (folder / f"{name}.src").write_text("".join(source for source, _ in part))
         (folder / f"{name}.tgt").write_text("".join(f"{b' '.join(entry.hypothesis()).decode()}\n" for _, entry in part))
     for side, suffix in zip(SIDES, ("en", "fr"), strict=True):
-        with open_input(str(data / f"train.{suffix}.xz")) as stream:
+        with open_input(beside(f"train.{suffix}.xz", f"train.{suffix}")) as stream:
             text = [line.decode() for line in islice(read_rows(stream), PAIRS)]
         (folder / f"train.{side}").write_text("".join(text))
         counts = Counter(word for line in text for word in line.split())

@@ -34,6 +34,12 @@ def table() -> Path:
     return path
 
 
+def beside(real: str, demo: str) -> str:
+    """Name a text or a list of the system whose table is measured on."""
+    path = table()
+    return str(path.with_name(real if path == REAL else demo))
+
+
 def middle_rows(path: Path, rows: int, total: int = 3_330_185) -> list[bytes]:
     """Consecutive rows from the middle of the real table; the first ones of another."""
     start = (total - rows) // 2 if path == REAL else 0
