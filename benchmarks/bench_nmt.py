@@ -199,7 +199,7 @@ def main() -> None:
     counts, rates, shares = {}, defaultdict(list), defaultdict(list)
     for turn in range(options.rounds):
         keep_freed_memory(False)
-        peak = sgemm()
+        peak = sgemm(time.process_time)
         for name, (n, work, dtype) in works.items():
             model.loss_dtype = dtype
             keep_freed_memory("plain" not in name)
