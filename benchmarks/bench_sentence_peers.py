@@ -14,7 +14,7 @@ from collections import Counter
 from itertools import groupby, islice
 from pathlib import Path
 
-from bench_peers import FIRST, SIDES, TOOLS, Tool, compare
+from bench_peers import FIRST, ONMT_SCORER, SIDES, TOOLS, Tool, compare
 from inputs import beside
 
 from phrase_rescore.files.inputs import open_input, read_rows
@@ -54,6 +54,15 @@ PEERS = {
         f"-m pymarian train {MARIAN} {SIZES} -t train.src train.tgt --after-batches {{steps}} --no-reload --overwrite",
         f"-m pymarian score {MARIAN} -t {{name}}.src {{name}}.tgt -o {{name}}.marian", "", 2 * SORTED,
     ),
+    "OpenNMT-py 3.5.1": (
+        "-m onmt.bin.train -config onmt.yaml -save_model onmt -train_steps {steps} -save_checkpoint_steps {steps} -optim adam "
+        f"-src_vocab words.src -tgt_vocab words.tgt -src_vocab_size {WORDS} -tgt_vocab_size {WORDS} -word_vec_size 256 "
+        "-encoder_type brnn -decoder_type rnn -rnn_type GRU -hidden_size 320 -layers 2 -global_attention general -input_feed 0 "
+        f"-dropout 0.3 -batch_type sents -batch_size {BATCH} -bucket_size {SORTED * BATCH} -num_workers 0",
+        f"onmt_scorer.py -model onmt_step_{FIRST}.pt -src {{name}}.src -tgt {{name}}.tgt -output {{name}}.onmt "
+        f"-batch_type sents -batch_size {BATCH} -beam_size 1",
+        "output matrix of 320 columns", SORTED,
+    ),
     "Joey NMT 2.3.0": (
         "-m joeynmt train joeynmt.short.{steps}.yaml --skip-test",
         f"-m joeynmt test joeynmt.{{name}}.{FIRST}.yaml --save-scores --output-path {{name}}.joeynmt",
@@ -85,9 +94,12 @@ def prepare(folder: Path, times: int) -> int:
         ids = {word: id for id, word in enumerate(["</s>", "<unk>", *words])}
         (folder / f"marian.{side}.json").write_text(json.dumps(ids, ensure_ascii=False))
         (folder / f"joeynmt.{side}").write_text("".join(f"{word}\n" for word in words))
+        (folder / f"words.{side}").write_text("".join(f"{word}\t1\n" for word in words))
     for name in ("long", "short"):
         for steps in (FIRST, FIRST + Tool.steps):
             (folder / f"joeynmt.{name}.{steps}.yaml").write_text(JOEYNMT.replace("NAME", name).replace("STEPS", str(steps)))
+    (folder / "onmt.yaml").write_text("data: {corpus: {path_src: train.src, path_tgt: train.tgt, transforms: []}}")
+    (folder / "onmt_scorer.py").write_text(ONMT_SCORER)
     return len(entries)
 
 
